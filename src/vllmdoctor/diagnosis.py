@@ -1,0 +1,257 @@
+"""Recording -> report: frame, compare, judge, rank, plan. A pure function: no clock, no network.
+
+Read `diagnose` aloud: it frames each engine, asks whether it is slow, lets every rule judge it,
+tells primary causes from consequences, and makes one plan.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vllmdoctor.case import Case, Fleet
+from vllmdoctor.errors import NotEnoughData
+from vllmdoctor.facts import VersionFound, engine_facts, server_version
+from vllmdoctor.frame import Frame, frames
+from vllmdoctor.model import (
+    EngineReport,
+    Gap,
+    Outcome,
+    Report,
+    Severity,
+    Status,
+    Symptom,
+    Trend,
+    Verdict,
+)
+from vllmdoctor.prescribe import plan_for
+from vllmdoctor.recording import Recording
+from vllmdoctor.rules import Rule, all_rules, judge
+from vllmdoctor.signals import absence, renamed
+from vllmdoctor.statistics import FloatArray
+from vllmdoctor.symptoms import is_slow, signs, symptoms, windows
+from vllmdoctor.vitals import Vitals
+
+TREND_POINTS = 60
+CORE = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens", "ttft")
+# of two findings as severe, the one that names a mechanism says more than the one that names its effect
+GENERAL = ("overload", "prefill-bound", "head-of-line-blocking", "memory-leak", "gpu-memory-growth")
+WELL = ("demand-drop", "client-side")
+
+
+def diagnose(
+    recording: Recording,
+    *,
+    target: str = "",
+    rules: Sequence[Rule] | None = None,
+    baseline: Recording | None = None,
+    vllm_version: str = "",
+) -> Report:
+    """Judge a recording. Raises NotEnoughData when it holds no vLLM series with two scrapes."""
+    framed = frames(recording)
+    if not framed:
+        raise NotEnoughData("no vLLM metrics to judge", hint="point vllmdoctor at a vLLM server's /metrics")
+    if max(f.end - f.start for f in framed) <= 0:
+        raise NotEnoughData(
+            "one scrape only: rates need at least two",
+            hint="record for a minute: vllmdoctor record http://HOST:PORT -o FILE --for 60s",
+        )
+    chosen = tuple(all_rules() if rules is None else rules)
+    base = {(f.model, f.engine): f for f in frames(baseline)} if baseline else {}
+    everyone = tuple(Vitals(f) for f in framed)
+    fleet = Fleet(framed, everyone)
+    versions = [server_version(recording, f, vllm_version) for f in framed]
+    reports = []
+    cases = []
+    for vitals, version in zip(everyone, versions, strict=True):
+        before = base.get((vitals.frame.model, vitals.frame.engine)) or next(iter(base.values()), None)
+        case = _case(recording, vitals, fleet, version, before)
+        outcomes = _rank(chosen, [judge(r, case) for r in chosen])
+        reports.append(_engine_report(case, outcomes, version))
+        cases.append(case)
+    order = sorted(range(len(reports)), key=lambda i: _badness(reports[i]), reverse=True)
+    reports = [reports[i] for i in order]
+    worst, worst_case, version = reports[0], cases[order[0]], versions[order[0]]
+    treatments = {r.slug: r for r in chosen}
+    plan = plan_for(
+        worst.findings, worst_case, version, lambda o: treatments[o.slug].treatment(o.kind)
+    )
+    looked = {o.slug for r in reports for o in r.outcomes if o.status is not Status.UNKNOWN}
+    return Report(
+        target=target,
+        start=recording.start,
+        end=recording.end,
+        scrapes=recording.scrapes,
+        interval=recording.interval,
+        version=version.words,
+        version_origin=version.origin,
+        verdict=worst.verdict,
+        headline=worst.headline,
+        primary=worst.primary,
+        kind=worst.kind,
+        confidence=worst.confidence,
+        onset=worst.onset,
+        compared=worst_case.windows.baseline,
+        engines=tuple(reports),
+        plan=plan,
+        notes=tuple(_notes(framed, versions)),
+        events=recording.events,
+        gaps=recording.gaps + tuple(_blind_spots(worst_case.frame, version, chosen)),
+        coverage=(len(looked), len(chosen)),
+    )
+
+
+def _case(
+    recording: Recording, vitals: Vitals, fleet: Fleet, version: VersionFound, baseline: Frame | None
+) -> Case:
+    found = signs(vitals)
+    compared = windows(vitals, found)
+    return Case(
+        vitals=vitals,
+        windows=compared,
+        symptoms=symptoms(vitals, found, compared),
+        facts=engine_facts(recording, vitals, version),
+        events=recording.events,
+        fleet=fleet,
+    )
+
+
+def _rank(rules: Iterable[Rule], outcomes: list[Outcome]) -> tuple[Outcome, ...]:
+    """Primary causes first, then consequences, then what is unknown, then what is clear."""
+    explains = {r.slug: r.explains for r in rules}
+    found = [o for o in outcomes if o.status is Status.FOUND]
+    by: dict[str, str] = {}
+    for cause in sorted(found, key=lambda o: -o.severity):
+        for slug in explains[cause.slug]:
+            if cause.slug not in by:
+                by.setdefault(slug, cause.slug)
+    outcomes = [
+        replace(o, explained_by=by[o.slug]) if o.status is Status.FOUND and o.slug in by else o for o in outcomes
+    ]
+    standing = {Status.FOUND: 0, Status.UNKNOWN: 1, Status.CLEAR: 2}
+    return tuple(
+        sorted(
+            outcomes,
+            key=lambda o: (
+                standing[o.status],
+                bool(o.explained_by),
+                -o.severity,
+                GENERAL.index(o.slug) + 1 if o.slug in GENERAL else 0,
+                -o.confidence,
+                o.slug,
+            ),
+        )
+    )
+
+
+def verdict_of(slow: bool | None, outcomes: Iterable[Outcome], blind: bool) -> Verdict:
+    """The verdict from the symptoms and the findings; a readable table stands in the tests."""
+    serious = any(o.status is Status.FOUND and o.severity > Severity.INFO for o in outcomes)
+    if serious:
+        return Verdict.AT_RISK if slow is False else Verdict.SICK
+    if slow:
+        return Verdict.UNEXPLAINED
+    return Verdict.BLIND if blind else Verdict.HEALTHY
+
+
+def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFound) -> EngineReport:
+    frame = case.frame
+    slow = is_slow(case.symptoms)
+    well = next((o for o in outcomes if o.status is Status.FOUND and o.slug in WELL), None)
+    blind = sum(frame.has(s) for s in CORE) < 3 or not case.windows.now.any()
+    verdict = verdict_of(slow if well is None else False, outcomes, blind)
+    first = next((o for o in outcomes if o.status is Status.FOUND and o.severity > Severity.INFO), None)
+    primary, kind, confidence, onset = verdict.value, "", _clean_confidence(outcomes), None
+    if first is not None:
+        primary, kind, confidence = first.slug, first.kind, first.confidence
+        onset = first.onset if first.onset is not None else case.windows.onset
+    elif well is not None and verdict is Verdict.HEALTHY:
+        primary, confidence, onset = well.slug, well.confidence, well.onset
+    elif verdict is Verdict.UNEXPLAINED:
+        onset, confidence = case.windows.onset, 0.6
+    return EngineReport(
+        engine=frame.engine,
+        instance=frame.instance,
+        model=frame.model,
+        version=version.words,
+        verdict=verdict,
+        headline=_headline(verdict, first or well, case.symptoms),
+        primary=primary,
+        kind=kind,
+        confidence=confidence,
+        onset=onset,
+        symptoms=case.symptoms,
+        outcomes=outcomes,
+        trends=tuple(_trends(case.vitals)),
+        facts=tuple(case.facts.values()),
+    )
+
+
+def _clean_confidence(outcomes: Sequence[Outcome]) -> float:
+    """How sure a clean bill is: the share of the rules that could look."""
+    looked = sum(o.status is not Status.UNKNOWN for o in outcomes)
+    return math.floor(100 * (0.5 + 0.45 * looked / max(1, len(outcomes)))) / 100
+
+
+def _headline(verdict: Verdict, cause: Outcome | None, found: Sequence[Symptom]) -> str:
+    slow = [s for s in found if s.slow]
+    if cause is not None:
+        told = cause.summary or cause.title
+        return told[0].upper() + told[1:]
+    if verdict is Verdict.UNEXPLAINED:
+        return "It is slower at equal load, and no rule explains it: " + "; ".join(s.title for s in slow)
+    if verdict is Verdict.BLIND:
+        return "Too little was seen to judge this server"
+    return "No decline at equal load, and no cause of one found"
+
+
+def _badness(report: EngineReport) -> tuple[int, int, float]:
+    order = {Verdict.SICK: 4, Verdict.UNEXPLAINED: 3, Verdict.AT_RISK: 2, Verdict.BLIND: 1, Verdict.HEALTHY: 0}
+    return (
+        order[report.verdict],
+        max((o.severity for o in report.findings), default=0),
+        report.confidence,
+    )
+
+
+def _trends(vitals: Vitals) -> Iterable[Trend]:
+    frame = vitals.frame
+    for signal, title, unit, values, limit in (
+        ("generation_tokens", "throughput", "tokens/s", vitals.generation, None),
+        ("arrivals", "demand", "requests/s", vitals.arrivals, None),
+        ("kv_cache_usage", "KV usage", "ratio", vitals.usage, 0.95),
+        ("requests_waiting", "waiting", "requests", vitals.waiting, None),
+    ):
+        if np.isfinite(values).any():
+            yield Trend(signal, title, unit, frame.start, frame.end, _points(values), limit)
+
+
+def _points(values: FloatArray) -> tuple[float, ...]:
+    """At most TREND_POINTS means of equally long pieces."""
+    pieces = np.array_split(values, min(TREND_POINTS, values.size))
+    return tuple(float(np.nanmean(p)) if np.isfinite(p).any() else math.nan for p in pieces)
+
+
+def _notes(framed: Sequence[Frame], versions: Sequence[VersionFound]) -> Iterable[str]:
+    told: dict[str, None] = {}
+    for frame, version in zip(framed, versions, strict=True):
+        for line in renamed(frame.families.keys(), version.release):
+            told.setdefault(line)
+    return told
+
+
+def _blind_spots(frame: Frame, version: VersionFound, rules: Sequence[Rule]) -> Iterable[Gap]:
+    """What no rule could look at, and why: each absent signal once."""
+    needed: dict[str, list[str]] = {}
+    for rule in rules:
+        for signal in rule.signals:
+            names = (signal,) if isinstance(signal, str) else signal
+            if not any(frame.has(n) for n in names):
+                needed.setdefault(names[0], []).append(rule.slug)
+    for signal, slugs in needed.items():
+        yield Gap(
+            origin=frame.instance,
+            what=f"{signal.replace('_', ' ')}: {', '.join(slugs)} could not be judged",
+            why=absence(signal, version.release),
+        )

@@ -1,0 +1,376 @@
+"""One engine's history on an even time grid: the door to pandas, and where raw series become measures.
+
+A frame resolves canonical signals by presence, merges label sets, turns counters into rates
+(resets and gaps taken into account) and histograms into counts per bucket and bin. Absence is NaN.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar, cast
+
+import numpy as np
+import pandas as pd
+
+from vllmdoctor.exposition import split_series
+from vllmdoctor.recording import Column, Recording
+from vllmdoctor.signals import SIGNALS, Name, canonical_name, resolve
+from vllmdoctor.statistics import FloatArray, bucket_quantile, count_above
+
+BINS = 300  # about how many points a history is judged on
+STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
+T = TypeVar("T")
+
+GAP_SCRAPES = 4  # a hole longer than this many scrapes is a gap: nothing is known inside it
+
+_SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """A histogram's observations in one window: `counts` per bucket, not cumulative."""
+
+    bounds: FloatArray
+    counts: FloatArray
+    sum: float
+    count: float
+
+    @property
+    def mean(self) -> float:
+        """Sum over count; NaN without observations."""
+        return self.sum / self.count if self.count > 0 else math.nan
+
+    def quantile(self, q: float) -> tuple[float, tuple[float, float]]:
+        """The q-quantile and the bucket it lies in."""
+        return bucket_quantile(self.bounds, self.counts, q)
+
+    def above(self, limit: float) -> float:
+        """How many observations were certainly above `limit`."""
+        return count_above(self.bounds, self.counts, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A histogram on the grid: `counts[bin, bucket]`, `sum[bin]`, `count[bin]`, increments each."""
+
+    bounds: FloatArray
+    counts: FloatArray
+    sum: FloatArray
+    count: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """The mean per bin; NaN where nothing was observed."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(self.count > 0, self.sum / self.count, np.nan)
+
+    def over(self, mask: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Buckets:
+        """All observations of the bins where `mask` is true."""
+        return Buckets(
+            self.bounds,
+            np.nansum(self.counts[mask], axis=0),
+            float(np.nansum(self.sum[mask])),
+            float(np.nansum(self.count[mask])),
+        )
+
+    def quantiles(self, q: float, smooth: int = 1) -> FloatArray:
+        """The q-quantile per bin, each from the `smooth` bins around it."""
+        out = np.full(self.count.size, np.nan)
+        counts = np.nan_to_num(self.counts)
+        if smooth > 1:
+            total = np.cumsum(np.vstack([np.zeros((1, counts.shape[1])), counts]), axis=0)
+            low = np.maximum(np.arange(self.count.size) - smooth // 2, 0)
+            high = np.minimum(low + smooth, self.count.size)
+            counts = total[high] - total[low]
+        for i in np.flatnonzero(counts.sum(axis=1) > 0):
+            out[i] = bucket_quantile(self.bounds, counts[i], q)[0]
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A column with the labels of its series."""
+
+    labels: Mapping[str, str]
+    column: Column
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The history of one engine. `families` maps exposed family names to their columns."""
+
+    instance: str
+    engine: str
+    model: str
+    start: float
+    end: float
+    step: float
+    interval: float
+    families: Mapping[str, Sequence[Labelled]]
+    _cache: dict[tuple[str, str], object] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def names(self) -> Mapping[str, Name]:
+        """Canonical signal -> the name it was found under."""
+        return resolve(self.families.keys())
+
+    @cached_property
+    def size(self) -> int:
+        """How many bins the grid has."""
+        return max(1, math.floor((self.end - self.start) / self.step) + 1)
+
+    @cached_property
+    def times(self) -> FloatArray:
+        """The middle of each bin, unix seconds."""
+        return self.start + (np.arange(self.size) + 0.5) * self.step
+
+    def has(self, signal: str) -> bool:
+        """Whether the signal was exposed at all."""
+        return signal in self.names
+
+    def columns(self, signal: str) -> Iterator[Labelled]:
+        """The raw columns of a signal, unmerged, in the signal's own unit (unscaled)."""
+        name = self.names.get(signal)
+        if name is None:
+            return
+        for labelled in self.families[name.text]:
+            if all(labelled.labels.get(k) == v for k, v in name.labels):
+                yield labelled
+
+    def _once(self, kind: str, signal: str, make: Callable[[], T]) -> T:
+        key = (kind, signal)
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast(T, self._cache[key])
+
+    def _bins(self, times: FloatArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.intp]]":
+        return np.clip(((times - self.start) / self.step).astype(np.intp), 0, self.size - 1)
+
+    def gauge(self, signal: str, how: str = "mean") -> FloatArray:
+        """A gauge per bin: the mean, max, min or last of its samples, label sets merged."""
+        return self._once(how, signal, lambda: self._gauge(signal, how))
+
+    def _gauge(self, signal: str, how: str) -> FloatArray:
+        rows: list[FloatArray] = []
+        for _, column in ((x.labels, x.column) for x in self.columns(signal)):
+            keep = np.isfinite(column.values)
+            if not keep.any():
+                continue
+            grouped = pd.Series(column.values[keep]).groupby(self._bins(column.times[keep]))
+            binned = getattr(grouped, how)()
+            row = np.full(self.size, np.nan)
+            row[binned.index.to_numpy()] = binned.to_numpy()
+            rows.append(row)
+        if not rows:
+            return np.full(self.size, np.nan)
+        return _merge(rows, SIGNALS[signal].merge) * self.names[signal].scale
+
+    def raw(self, signal: str) -> tuple[FloatArray, FloatArray]:
+        """All samples of a gauge or counter at their own times, label sets merged; empty when absent."""
+        columns = [x.column for x in self.columns(signal)]
+        if not columns:
+            return np.empty(0), np.empty(0)
+        if all(c.times is columns[0].times for c in columns):
+            times, rows = columns[0].times, [c.values for c in columns]
+        else:
+            times = np.unique(np.concatenate([c.times for c in columns]))
+            rows = [pd.Series(c.values, c.times).reindex(times).ffill(limit=2).to_numpy() for c in columns]
+        return times, _merge(list(rows), SIGNALS[signal].merge) * self.names[signal].scale
+
+    def rate(self, signal: str) -> FloatArray:
+        """A counter's increase per second and bin; NaN in gaps. Resets count from zero."""
+        return self._once("rate", signal, lambda: self._rate(signal))
+
+    def _rate(self, signal: str) -> FloatArray:
+        rows = [self.increase(x.column) for x in self.columns(signal)]
+        if not rows:
+            return np.full(self.size, np.nan)
+        return _merge(rows, "sum") * self.names[signal].scale
+
+    def _increase(self, column: Column) -> tuple[FloatArray, FloatArray]:
+        """(increase, observed seconds) per bin of one counter series."""
+        keep = np.isfinite(column.values)
+        times, values = column.times[keep], column.values[keep]
+        if times.size < 2:
+            return np.zeros(self.size), np.zeros(self.size)
+        delta, dt = np.diff(values), np.diff(times)
+        delta = np.where(delta < 0, values[1:], delta)
+        near = dt <= GAP_SCRAPES * self.interval
+        bins = self._bins(times[1:][near])
+        return (
+            np.bincount(bins, delta[near], self.size),
+            np.bincount(bins, dt[near], self.size),
+        )
+
+    def increase(self, column: Column) -> FloatArray:
+        """The increase per second and bin of one counter series; NaN in gaps."""
+        grown, seen = self._increase(column)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(seen > 0, grown / seen, np.nan)
+
+    @cached_property
+    def observed(self) -> FloatArray:
+        """Seconds of each bin that scrapes cover."""
+        for signal in ("generation_tokens", "requests_running", "kv_cache_usage", "prompt_tokens"):
+            for x in self.columns(signal):
+                return self._increase(Column(x.column.times, np.zeros(x.column.times.size)))[1]
+        return np.zeros(self.size)
+
+    def histogram(self, signal: str) -> Histogram | None:
+        """A histogram's increments on the grid; None when it was never exposed."""
+        return self._once("histogram", signal, lambda: self._histogram(signal))
+
+    def _histogram(self, signal: str) -> Histogram | None:
+        name = self.names.get(signal)
+        if name is None:
+            return None
+        by_bound: dict[float, FloatArray] = {}
+        totals = {"_sum": np.zeros(self.size), "_count": np.zeros(self.size)}
+        for suffix in _SUFFIXES:
+            for x in self.families.get(name.text + suffix, ()):
+                if not all(x.labels.get(k) == v for k, v in name.labels):
+                    continue
+                increase, _ = self._increase(x.column)
+                if suffix == "_bucket":
+                    try:
+                        bound = float(x.labels.get("le", "nan"))
+                    except ValueError:
+                        continue
+                    if not math.isnan(bound):
+                        by_bound[bound] = by_bound.get(bound, np.zeros(self.size)) + increase
+                else:
+                    totals[suffix] = totals[suffix] + increase
+        if not by_bound:
+            return None
+        bounds = np.array(sorted(by_bound))
+        cumulative = np.column_stack([by_bound[b] for b in bounds])
+        counts = np.maximum(np.diff(cumulative, axis=1, prepend=0.0), 0.0)
+        return Histogram(bounds, counts * 1.0, totals["_sum"] * name.scale, totals["_count"])
+
+    def labels(self, signal: str) -> Mapping[str, str]:
+        """The labels of an info metric's newest series; empty when absent."""
+        newest: Labelled | None = None
+        for x in self.columns(signal):
+            if newest is None or x.column.times[-1] >= newest.column.times[-1]:
+                newest = x
+        return newest.labels if newest else {}
+
+    @cached_property
+    def restarts(self) -> tuple[float, ...]:
+        """When the server's counters began anew (unix seconds, the first scrape after)."""
+        found: list[float] = []
+        for signal in ("process_start_time", "generation_tokens", "prompt_tokens"):
+            for x in self.columns(signal):
+                keep = np.isfinite(x.column.values)
+                times, values = x.column.times[keep], x.column.values[keep]
+                moved = np.diff(values)
+                at = times[1:][(moved > 1) if signal == "process_start_time" else (moved < 0)]
+                found += [float(t) for t in at]
+        found.sort()
+        slack = GAP_SCRAPES * self.interval
+        return tuple(t for i, t in enumerate(found) if i == 0 or t - found[i - 1] > slack)
+
+    def smooth(self, values: FloatArray, bins: int) -> FloatArray:
+        """A centred rolling median over `bins` points that ignores NaN."""
+        if bins <= 1:
+            return values
+        return pd.Series(values).rolling(bins, center=True, min_periods=1).median().to_numpy(np.float64)
+
+
+def _merge(rows: Sequence[FloatArray], how: str) -> FloatArray:
+    if len(rows) == 1:
+        return rows[0]
+    stack = np.vstack(rows)
+    empty = np.isnan(stack).all(axis=0)
+    stack = np.where(empty, 0.0, stack)
+    merged = {"sum": np.nansum, "max": np.nanmax, "mean": np.nanmean, "last": np.nanmax}[how](stack, axis=0)
+    return np.where(empty, np.nan, merged)
+
+
+def choose_step(span: float, interval: float) -> float:
+    """The grid step in seconds: about BINS bins, and at least two scrapes in each."""
+    wanted = max(span / BINS, 2 * interval)
+    return float(next((s for s in STEPS_S if s >= wanted), math.ceil(wanted / 3600) * 3600))
+
+
+def frames(recording: Recording) -> tuple[Frame, ...]:
+    """One frame for each (instance, model, engine) that exposes vLLM's series.
+
+    Series of other exporters (container, GPU, host) join every engine whose `pod` label they carry,
+    or every engine when they carry none or there is just one server.
+    """
+    engines: dict[tuple[str, str, str], dict[str, list[Labelled]]] = {}
+    shared: dict[str, list[tuple[str, Labelled]]] = {}
+    foreign: list[tuple[str, Labelled]] = []
+    for instance, columns in recording.columns.items():
+        own: list[tuple[str, Labelled]] = []
+        serving = False
+        for key, column in columns.items():
+            raw, labels = split_series(key)
+            name = canonical_name(raw)
+            labelled = Labelled(labels, column)
+            if name.startswith("vllm:") and ("model_name" in labels or "engine" in labels or "model" in labels):
+                serving = True
+                model = labels.get("model_name", labels.get("model", ""))
+                place = engines.setdefault((instance, model, labels.get("engine", "0")), {})
+                place.setdefault(name, []).append(labelled)
+            elif name.startswith("vllm:"):
+                serving = True
+                engines.setdefault((instance, "", "0"), {}).setdefault(name, []).append(labelled)
+            else:
+                own.append((name, labelled))
+        if serving:
+            shared[instance] = own
+        else:
+            foreign += own
+    _fold_modelless(engines)
+    out = []
+    for (instance, model, engine), families in sorted(engines.items()):
+        for name, labelled in shared[instance]:
+            families.setdefault(name, []).append(labelled)
+        pods = {x.labels["pod"] for xs in families.values() for x in xs if x.labels.get("pod")}
+        alone = len(shared) == 1 or not pods
+        for name, labelled in foreign:
+            pod = labelled.labels.get("pod") or labelled.labels.get("exported_pod")
+            if pod is None or pod in pods or (alone and len(shared) == 1):
+                families.setdefault(name, []).append(labelled)
+        out.append(_frame(recording, instance, model, engine, _with_histograms(families)))
+    return tuple(out)
+
+
+def _fold_modelless(engines: dict[tuple[str, str, str], dict[str, list[Labelled]]]) -> None:
+    """`vllm:cache_config_info` has an engine but no model: give it to the models of that engine."""
+    for key in [k for k in engines if k[1] == ""]:
+        heirs = [k for k in engines if k[0] == key[0] and k[1] and (k[2] == key[2] or key[2] == "0")]
+        if heirs:
+            for name, columns in engines.pop(key).items():
+                for heir in heirs:
+                    engines[heir].setdefault(name, []).extend(columns)
+
+
+def _with_histograms(families: dict[str, list[Labelled]]) -> dict[str, list[Labelled]]:
+    """Add each histogram's family name, so that it resolves like the others."""
+    bases = {name[: -len("_bucket")] for name in families if name.endswith("_bucket")}
+    return families | {b: families.get(b + "_count", []) for b in bases if b not in families}
+
+
+def _frame(
+    recording: Recording, instance: str, model: str, engine: str, families: Mapping[str, Sequence[Labelled]]
+) -> Frame:
+    own = [x.column.times for n, xs in families.items() if n.startswith("vllm:") for x in xs]
+    start = min(float(t[0]) for t in own)
+    end = max(float(t[-1]) for t in own)
+    longest = max(own, key=len)
+    interval = float(np.median(np.diff(longest))) if longest.size > 1 else recording.interval
+    interval = interval if interval > 0 else 1.0
+    return Frame(
+        instance=instance,
+        engine=engine,
+        model=model,
+        start=start,
+        end=end,
+        step=choose_step(end - start, interval),
+        interval=interval,
+        families=families,
+    )

@@ -1,0 +1,43 @@
+"""Less work arrives: throughput falls, and nothing is wrong with the server."""
+
+import math
+from collections.abc import Iterator
+
+from vllmdoctor.case import Case, Kind, Limit, Onset, ratio
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+
+
+@rule(
+    summary="less traffic arrives; the server itself is as fast as before",
+    severity=Severity.INFO,
+    signals=("requests_running", "generation_tokens"),
+    helpful=("requests_waiting", "requests_finished", "ttft", "itl"),
+    limits={
+        "rate": Limit(0.80, "ratio", "a fall worth explaining", "runbook"),
+        "demand": Limit(0.85, "ratio", "demand must have fallen about as much", "runbook"),
+        "waiting": Limit(0.5, "requests", "with a queue there is no lack of work", "runbook"),
+        "speed": Limit(0.80, "ratio", "the rate at equal load must have held", "runbook"),
+        "latency": Limit(1.5, "ratio", "latency must not have risen", "runbook"),
+    },
+    remedies={"": ("no-action", "check-client")},
+)
+def demand_drop(case: Case) -> Iterator[Yielded]:
+    v, lim = case.vitals, case.limits
+    fall = ratio(case.now(v.generation), case.before(v.generation))
+    demand = ratio(case.now(v.arrivals), case.before(v.arrivals))
+    yield case.require("generation rate, now / before", fall, "<", lim["rate"])
+    yield case.require("arrivals, now / before", demand, "<", lim["demand"])
+    yield case.require("fall of demand / fall of rate", ratio(demand, fall), "<=", 1.35, "ratio")
+    waiting = case.now(v.waiting)
+    yield case.require("requests waiting (mean)", 0.0 if math.isnan(waiting) else waiting, "<", lim["waiting"])
+    for name, title, op, limit in (
+        ("throughput", "rate at equal load, now / before", ">=", "speed"),
+        ("itl", "time per output token at equal load, now / before", "<=", "latency"),
+    ):
+        symptom = case.symptom(name)
+        if symptom is not None and not math.isnan(symptom.ratio):
+            yield case.require(title, symptom.ratio, op, lim[limit])  # type: ignore[arg-type]
+    if case.windows.onset is not None:
+        yield Onset(case.windows.onset)
+    yield Kind("", f"arrivals fell to {demand:.0%} and the generation rate to {fall:.0%}, with no queue")

@@ -1,0 +1,74 @@
+"""A few heavy requests hold up the many: the tail runs away while the median stays."""
+
+import math
+from collections.abc import Iterator
+
+from vllmdoctor.case import Case, Kind, Limit, ratio
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.vitals import Mask
+
+
+@rule(
+    summary="a few heavy requests hold up the many: the slow tail runs away from the median",
+    severity=Severity.WARNING,
+    signals=("ttft",),
+    helpful=("itl", "queue_time", "prefill_time", "prompt_length", "iteration_tokens", "kv_cache_usage"),
+    limits={
+        "tail": Limit(3.0, "x the median", "healthy is 2 to 3", "degradation guide"),
+        "rise": Limit(1.5, "x its baseline", "a tail that was always there is the traffic's, not a fault", "degradation guide"),
+        "extreme": Limit(8.0, "x the median", "no healthy recording came near, whatever its traffic", "real traces"),
+        "excess": Limit(0.5, "s", "a tail this short is not felt", "vllmdoctor"),
+        "median": Limit(1.25, "ratio", "a median that rises too is overload or prefill", "degradation guide"),
+        "preempted": Limit(0.05, "per request", "preemption makes such tails by itself", "measured cases"),
+        "standing": Limit(0.6, "ratio", "a queue that stands is overload", "vllmdoctor"),
+        "gaps": Limit(0.0005, "ratio", "inter-token gaps above 1 s are rare unless a long step blocks", "real traces"),
+    },
+    remedies={
+        "": ("set-long-prefill-token-threshold", "lower-max-num-batched-tokens", "split-traffic-by-length",
+             "priority-scheduling"),
+    },
+)  # fmt: skip
+def head_of_line_blocking(case: Case) -> Iterator[Yielded]:
+    v, now, before, lim = case.vitals, case.windows.now, case.windows.before, case.limits
+    tail, excess, p50, p95, bucket = _tail(case, now)
+    tail_before, _, p50_before, _, _ = _tail(case, before)
+    rise = ratio(tail, tail_before)
+    yield case.require("TTFT p95 / p50", tail, ">=", lim["tail"])
+    yield case.require("TTFT p95 - p50", excess, ">=", lim["excess"], interval=bucket)
+    if rise >= lim["rise"].value:
+        yield case.require("TTFT tail ratio, now / before", rise, ">=", lim["rise"])
+        yield case.require("TTFT p50, now / before", ratio(p50, p50_before), "<=", lim["median"])
+    else:
+        yield case.require("TTFT p95 / p50 (always so)", tail, ">=", lim["extreme"])
+    preempted = v.preempted_per_finished(now)
+    if not math.isnan(preempted):
+        yield case.require("preemptions per finished request", preempted, "<=", lim["preempted"])
+    standing = v.waiting_share(now)
+    if not math.isnan(standing):
+        yield case.require("time with requests waiting", standing, "<", lim["standing"])
+    gaps = _gap_share(case, now)
+    yield case.support("inter-token gaps above 1 s", gaps, ">=", lim["gaps"])
+    own = v.quantile("queue_time", 0.95, now)[0] + v.quantile("prefill_time", 0.5, now)[0]
+    yield case.support("TTFT p95 - (queue p95 + prefill p50)", p95 - own, ">=", lim["excess"])
+    spread = ratio(v.quantile("prompt_length", 0.99, now)[0], v.quantile("prompt_length", 0.5, now)[0])
+    yield case.support("prompt length p99 / p50", spread, ">=", 8.0, "x the median")
+    usage = case.now(v.usage)
+    yield case.support("KV usage (mean)", usage, "<", 0.9, "ratio")
+    yield Kind(
+        "long prompts" if spread >= 8 else "",
+        f"the slowest 5 % wait {p95:.2g} s for their first token, the median {p50:.2g} s",
+    )
+
+
+def _tail(case: Case, mask: Mask) -> tuple[float, float, float, float, tuple[float, float]]:
+    """(p95/p50, p95-p50, p50, p95, bucket of p95) of TTFT in a window."""
+    p50, _ = case.vitals.quantile("ttft", 0.5, mask)
+    p95, bucket = case.vitals.quantile("ttft", 0.95, mask)
+    return ratio(p95, p50), p95 - p50, p50, p95, bucket
+
+
+def _gap_share(case: Case, mask: Mask) -> float:
+    """The share of inter-token gaps certainly above one second."""
+    buckets = case.vitals.buckets("itl", mask)
+    return buckets.above(1.0) / buckets.count if buckets and buckets.count else math.nan

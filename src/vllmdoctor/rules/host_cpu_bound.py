@@ -1,0 +1,53 @@
+"""The CPU holds the GPU up: scheduling, sampling, grammars or the API server take the time."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from vllmdoctor.case import Case, Kind, Limit, mean, ratio
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+
+
+@rule(
+    summary="the host CPU holds the GPU up",
+    severity=Severity.WARNING,
+    signals=(("gpu_utilization", "container_cpu_throttled_periods"),),
+    helpful=("container_cpu_periods", "process_cpu", "itl", "gpu_sm_clock"),
+    limits={
+        "gpu": Limit(0.6, "ratio", "a GPU that waits between steps", "tuning guide"),
+        "throttled": Limit(0.25, "ratio", "a quarter of the CPU periods cut short", "measured cases"),
+        "running": Limit(2.0, "requests", "with less work an idle GPU is normal", "tuning guide"),
+        "itl": Limit(1.25, "ratio", "steps must have become longer", "vllmdoctor"),
+    },
+    remedies={"": ("give-more-cpu", "add-replica")},
+    explains=("overload",),
+)
+def host_cpu_bound(case: Case) -> Iterator[Yielded]:
+    v, now, before, lim = case.vitals, case.windows.now, case.windows.before, case.limits
+    frame = v.frame
+    busy = mean(frame.gauge("gpu_utilization"), now)
+    busy_before = mean(frame.gauge("gpu_utilization"), before)
+    periods = frame.rate("container_cpu_periods")
+    cut = frame.rate("container_cpu_throttled_periods")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = np.where(periods > 0, cut / periods, np.nan)
+    throttled, throttled_before = mean(part, now), mean(part, before)
+    slower = case.symptom("itl")
+    yield case.require("requests running (mean)", case.now(v.running), ">=", lim["running"])
+    yield case.require("time per output token at equal load, now / before", slower.ratio if slower else math.nan, ">=", lim["itl"])
+    idle = busy < lim["gpu"].value and not ratio(busy, busy_before) > 0.85
+    starved = throttled >= lim["throttled"].value and not throttled_before >= 0.8 * throttled
+    if starved or math.isnan(busy):
+        yield case.require("CPU periods throttled", throttled, ">=", lim["throttled"])
+        yield case.support("GPU utilisation", busy, "<", lim["gpu"])
+    else:
+        yield case.require("GPU utilisation", busy, "<", lim["gpu"])
+        yield case.require("GPU utilisation, now / before", ratio(busy, busy_before), "<=", 0.85, "ratio")
+        yield case.support("CPU periods throttled", throttled, ">=", lim["throttled"])
+    yield Kind(
+        "cpu quota" if starved else "step loop",
+        (f"{throttled:.0%} of the CPU periods are throttled" if starved else f"the GPU is busy {busy:.0%} of the time")
+        + (f"; a token takes {slower.ratio:.2g} times as long at equal load" if slower and idle or starved else ""),
+    )

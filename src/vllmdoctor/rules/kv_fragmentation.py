@@ -1,0 +1,84 @@
+"""Effective KV capacity is lost: blocks are held that serve no live token."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from vllmdoctor.case import Case, Kind, Limit, Onset, quantile, ratio
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import change
+
+
+@rule(
+    summary="KV cache capacity is lost: blocks are held that serve no request",
+    severity=Severity.CRITICAL,
+    signals=("kv_cache_usage", "requests_running", "prompt_length", "output_length"),
+    helpful=("preemptions", "requests_waiting", "prefix_cache_hits"),
+    limits={
+        "lost": Limit(0.20, "ratio", "a fifth of the pool gone is more than the noise of a request mix", "runbook"),
+        "floor": Limit(0.03, "ratio", "an idle engine holds no blocks: reusable cached ones count as free", "vLLM source"),
+        "usage": Limit(0.95, "ratio", "the next long request must evict another", "runbook"),
+        "preemptions": Limit(1.0, "per minute", "a healthy server preempts less than once a minute", "runbook"),
+        "mix": Limit(1.3, "ratio", "longer requests hold more blocks without any loss", "vllmdoctor"),
+    },
+    remedies={
+        "": ("upgrade", "rolling-restart", "raise-gpu-memory-utilization", "lower-max-num-seqs",
+             "enable-prefix-caching", "lower-gpu-memory-utilization", "split-traffic-by-length"),
+    },
+    explains=("overload", "head-of-line-blocking"),
+)  # fmt: skip
+def kv_fragmentation(case: Case) -> Iterator[Yielded]:
+    v, lim = case.vitals, case.limits
+    frame = v.frame
+    width = max(5, frame.size // 25)
+    capacity = frame.smooth(np.where(v.active, v.capacity, np.nan), width)
+    moved = change(capacity)
+    by_capacity = math.nan
+    onset = None
+    known = np.isfinite(capacity)
+    if known.sum() >= 12:
+        by_capacity = 0.0
+        if moved is not None and moved.after < moved.before:
+            solid = moved.gain >= 0.4 and moved.before - moved.after >= 3 * moved.noise
+            by_capacity = 1 - moved.ratio if solid else 0.0
+            onset = frame.start + moved.index * frame.step
+    floor = v.idle_floor
+    floors = floor[np.isfinite(floor)]
+    fifth = max(1, floors.size // 5)
+    held_now = float(np.median(floors[-fifth:])) if floors.size else math.nan
+    held_before = float(np.median(floors[:fifth])) if floors.size else math.nan
+    risen = held_now - held_before
+    # blocks held at idle are lost beyond doubt; and where idle shows none held, none are lost
+    empty = held_now < lim["floor"].value and _recent_idle(case)
+    lost = 0.0 if empty else max((x for x in (by_capacity, risen) if not math.isnan(x)), default=math.nan)
+    if risen >= lim["floor"].value and held_now >= 0.1:
+        lost = max(lost, lim["lost"].value)
+    yield case.require("effective KV capacity lost", lost, ">=", lim["lost"])
+    prompts = ratio(case.now(v.prompt_length), case.before(v.prompt_length))
+    outputs = ratio(case.now(v.output_length), case.before(v.output_length))
+    longer = max((x for x in (prompts, outputs) if not math.isnan(x)), default=math.nan)
+    if not math.isnan(longer) and not risen >= lim["floor"].value:
+        yield case.require("request length, now / before", longer, "<=", lim["mix"])
+    usage = quantile(v.usage, 0.9, case.windows.now)
+    preemptions = 60 * case.now(v.preemptions)
+    yield case.support("KV usage (p90)", usage, ">=", lim["usage"])
+    yield case.support("preemptions", preemptions, ">=", lim["preemptions"])
+    if floors.size:
+        yield case.support("KV usage held while idle", held_now, ">=", lim["floor"])
+    demand = ratio(case.now(v.offered_tokens()), case.before(v.offered_tokens()))
+    yield case.against("offered tokens, now / before", demand, ">", 1.15, "ratio")
+    if onset is not None and lost >= lim["lost"].value:
+        yield Onset(float(onset))
+    mechanism = "blocks held at idle" if held_now >= lim["floor"].value else "more blocks for the same tokens"
+    yield Kind(
+        mechanism,
+        f"the pool serves {lost:.0%} fewer live tokens than before at the same usage",
+    )
+
+
+def _recent_idle(case: Case) -> bool:
+    """Whether an idle moment lies in the last quarter of the history."""
+    idle = np.flatnonzero(np.isfinite(case.vitals.idle_floor))
+    return bool(idle.size and idle[-1] >= 0.75 * case.frame.size)

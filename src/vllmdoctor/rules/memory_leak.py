@@ -1,0 +1,138 @@
+"""Host memory grows with time or with requests until swapping or the OOM killer hurts."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import FloatArray, mann_kendall, rank_correlation, theil_sen
+
+SOURCES = (
+    ("container_memory", "container working set"),
+    ("process_memory", "API server process (engine core and workers are not in it)"),
+)
+
+
+@rule(
+    summary="host memory grows steadily: a leak",
+    severity=Severity.WARNING,
+    signals=(("container_memory", "process_memory"),),
+    helpful=("container_memory_limit", "container_oom_killed", "container_restarts", "requests_running"),
+    limits={
+        "span": Limit(2.0, "h", "a shorter history cannot tell a leak from warm-up", "degradation guide"),
+        "p": Limit(0.01, "p-value", "a trend that chance does not make (Mann-Kendall)", "statistics"),
+        "growth": Limit(0.05, "ratio", "growth of a twentieth over the history is beyond caches' breathing", "vllmdoctor"),
+        "amount": Limit(64 * 2**20, "bytes", "less hurts nobody", "vllmdoctor"),
+        "steady": Limit(0.4, "ratio", "a warm-up slows down; a leak goes on", "degradation guide"),
+        "steps": Limit(0.5, "ratio", "growth in a few steps at load peaks is load, not a leak", "degradation guide"),
+        "hours-left": Limit(24.0, "h", "the limit is reached within a day", "degradation guide"),
+        "per-hour": Limit(0.10, "ratio/h", "ten per cent an hour", "degradation guide"),
+    },
+    remedies={"": ("upgrade", "rolling-restart", "raise-memory-limit", "collect-evidence-then-restart")},
+)
+def memory_leak(case: Case) -> Iterator[Yielded]:
+    v, lim = case.vitals, case.limits
+    signal, words = next(((s, w) for s, w in SOURCES if case.frame.has(s)), SOURCES[0])
+    memory = case.frame.gauge(signal, "max")
+    hours = (case.frame.times - case.frame.start) / 3600
+    segments = _segments(case, memory)
+    span = sum(float(hours[s][-1] - hours[s][0]) for s in segments)
+    joined, level = _joined(memory, segments)
+    slope, low, high = theil_sen(hours, joined)
+    _, p = mann_kendall(joined[np.isfinite(joined)])
+    start = float(np.nanmedian(level[: max(3, level.size // 20)])) if level.size else math.nan
+    growth = slope * span / start if start else math.nan
+    yield case.require("history of memory", span, ">=", lim["span"])
+    if not span >= lim["span"].value:
+        yield CannotTell(f"a leak needs {lim['span'].value:g} h of history, this one has {span:.2g} h")
+        return
+    yield case.require("growth over the history", growth, ">=", lim["growth"], detail=words)
+    yield case.require("growth in bytes", slope * span, ">=", lim["amount"])
+    yield case.require("chance of such a trend (Mann-Kendall p)", p, "<=", lim["p"])
+    yield case.require("slope of the second half / first half", _steady(hours, joined), ">=", lim["steady"])
+    yield case.require("growth that falls on load peaks", _stepwise(case, joined), "<", lim["steps"])
+    limit_bytes = float(np.nanmax(case.frame.gauge("container_memory_limit"))) if case.frame.has("container_memory_limit") else math.nan
+    current = float(memory[np.isfinite(memory)][-1]) if np.isfinite(memory).any() else math.nan
+    left = (limit_bytes - current) / slope if slope > 0 and signal == "container_memory" else math.nan
+    yield case.support("growth per hour, of current use", slope / current if current else math.nan, ">=", lim["per-hour"])
+    yield case.support("time to the memory limit", left, "<=", lim["hours-left"])
+    requests = 3600 * float(np.nanmean(v.finished)) if np.isfinite(v.finished).any() else math.nan
+    yield case.note("growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB")
+    yield case.note("growth per 1,000 requests", 1000 * slope / requests if requests else math.nan, "bytes")
+    throughput = case.symptom("throughput")
+    tied = rank_correlation(v.adjusted, memory)
+    yield case.note("rank correlation of throughput with memory", tied, "")
+    critical = left <= 6 or (throughput is not None and bool(throughput.slow))
+    if critical:
+        yield Severity.CRITICAL
+    yield Onset(float(case.frame.start))
+    yield Kind(
+        "host",
+        f"{words.split(' (')[0]} grows {slope / 2**20:.3g} MiB/h"
+        + (f", {left:.2g} h to its limit" if not math.isnan(left) else "")
+        + (f"; restarted {len(segments) - 1} times" if len(segments) > 1 else ""),
+    )
+
+
+def _segments(case: Case, memory: FloatArray) -> list[slice]:
+    """Slices of the grid between restarts that hold at least five points of memory."""
+    edges = [0]
+    for t in case.frame.restarts:
+        edges.append(int((t - case.frame.start) / case.frame.step))
+    # a fall by a third in one step is a restart too, seen or not
+    finite = np.flatnonzero(np.isfinite(memory))
+    for a, b in zip(finite[:-1], finite[1:], strict=True):
+        if memory[b] < 0.67 * memory[a]:
+            edges.append(int(b))
+    edges = sorted({*edges, memory.size})
+    out = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [s for s in out if np.isfinite(memory[s]).sum() >= 5] or [slice(0, memory.size)]
+
+
+def _joined(memory: FloatArray, segments: list[slice]) -> tuple[FloatArray, FloatArray]:
+    """The sawtooth joined into one trend: each segment starts where the last one ended.
+
+    Of each segment after a start, its first tenth is warm-up and left out.
+    """
+    joined = np.full(memory.size, np.nan)
+    offset = 0.0
+    for n, s in enumerate(segments):
+        part = memory[s].copy()
+        finite = np.flatnonzero(np.isfinite(part))
+        if n > 0:
+            part[: finite[len(finite) // 10]] = np.nan
+            finite = np.flatnonzero(np.isfinite(part))
+            offset += float(joined[np.isfinite(joined)][-1]) - offset - float(part[finite[0]])
+        joined[s] = part + offset
+    first = memory[segments[0]]
+    return joined, first[np.isfinite(first)]
+
+
+def _steady(hours: FloatArray, joined: FloatArray) -> float:
+    """Slope of the second half over the slope of the first; 1 for a straight line."""
+    middle = joined.size // 2
+    first, _, _ = theil_sen(hours[:middle], joined[:middle])
+    second, _, _ = theil_sen(hours[middle:], joined[middle:])
+    if math.isnan(first) or math.isnan(second):
+        return math.nan
+    return second / first if first > 0 else (1.0 if second > 0 else 0.0)
+
+
+def _stepwise(case: Case, joined: FloatArray) -> float:
+    """The part of the growth that happens in the few bins in which load peaks.
+
+    A leak grows in every bin; memory that follows load grows in a few and rests between.
+    """
+    finite = np.flatnonzero(np.isfinite(joined))
+    if finite.size < 20:
+        return math.nan
+    rises = np.diff(joined[finite])
+    total = float(joined[finite[-1]] - joined[finite[0]])
+    if total <= 0:
+        return math.nan
+    top = np.sort(rises)[::-1][: max(2, rises.size // 20)]
+    noise = float(np.median(np.abs(rises))) * max(2, rises.size // 20)
+    return max(0.0, (float(top.sum()) - 3 * noise)) / total

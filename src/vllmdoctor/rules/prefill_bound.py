@@ -1,0 +1,44 @@
+"""Prompt processing takes the engine's time: first tokens come late while the KV pool has room."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from vllmdoctor.case import Case, Kind, Limit, quantile, ratio
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+
+
+@rule(
+    summary="prompt processing takes the engine's time; first tokens come late",
+    severity=Severity.WARNING,
+    signals=("ttft", "prompt_tokens", "generation_tokens"),
+    helpful=("prefill_time", "decode_time", "kv_cache_usage", "queue_time", "itl"),
+    limits={
+        "ttft": Limit(1.5, "ratio", "first tokens come half as late again", "tuning guide"),
+        "late": Limit(0.5, "s", "sooner is not felt", "vllmdoctor"),
+        "prompt": Limit(1.2, "ratio", "more prompt tokens per second are computed than before", "tuning guide"),
+        "usage": Limit(0.9, "ratio", "with a full pool the pool is the limit", "tuning guide"),
+        "prefill": Limit(0.25, "ratio", "a quarter of a request's time in the batch is prefill", "tuning guide"),
+    },
+    remedies={"": ("enable-prefix-caching", "raise-max-num-batched-tokens", "set-long-prefill-token-threshold",
+                   "add-replica", "limit-admission")},
+    explains=("overload",),
+)  # fmt: skip
+def prefill_bound(case: Case) -> Iterator[Yielded]:
+    v, now, before, lim = case.vitals, case.windows.now, case.windows.before, case.limits
+    ttft, ttft_before = v.mean("ttft", now), v.mean("ttft", before)
+    yield case.require("TTFT (mean), now / before", ratio(ttft, ttft_before), ">=", lim["ttft"])
+    yield case.require("TTFT (mean)", ttft, ">=", lim["late"])
+    work = v.prompt * (1 - np.nan_to_num(v.hit_ratio))
+    yield case.require("prompt tokens computed per s, now / before", ratio(case.now(work), case.before(work)), ">=", lim["prompt"])
+    usage = quantile(v.usage, 0.9, now)
+    yield case.require("KV usage (p90)", usage, "<", lim["usage"])
+    yield case.require("prefill share of time in the batch", v.prefill_share(now), ">=", lim["prefill"])
+    mix = ratio(case.now(v.prompt), case.now(v.generation))
+    yield case.support("prompt tokens per generated token", mix, ">=", 4.0, "ratio")
+    slower = case.symptom("itl")
+    if slower is not None:
+        yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", 1.1, "ratio")
+    yield Kind("", f"first tokens take {ttft:.2g} s, {ratio(ttft, ttft_before):.2g} times as long, while the KV pool has room")
+

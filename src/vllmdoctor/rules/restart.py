@@ -1,0 +1,22 @@
+"""The server restarted inside the history: counters began anew, caches were lost."""
+
+from collections.abc import Iterator
+
+from vllmdoctor.case import Case, Kind, Limit, Onset
+from vllmdoctor.model import Severity
+from vllmdoctor.rules import Yielded, rule
+
+
+@rule(
+    summary="the server restarted inside the history",
+    severity=Severity.INFO,
+    signals=(("process_start_time", "generation_tokens", "prompt_tokens"),),
+    limits={"restarts": Limit(1.0, "restarts", "one is worth knowing", "vllmdoctor")},
+    remedies={"": ("no-action",)},
+)
+def restart(case: Case) -> Iterator[Yielded]:
+    times = case.frame.restarts
+    yield case.require("restarts seen", float(len(times)), ">=", case.limits["restarts"])
+    if times:
+        yield Onset(times[-1])
+        yield Kind("", f"{len(times)} restart{'s' if len(times) > 1 else ''}: the counters began anew")

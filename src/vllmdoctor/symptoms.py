@@ -1,0 +1,249 @@
+"""Is it slow at all, against what, and since when: before and apart from why.
+
+Every comparison is made at equal load: demand that falls must not look like a fault, and latency
+that rises with a bigger batch must not either. Sources of the limits: the degradation runbook
+(0.70 for 1 h against 8 h earlier; 0.80 for the alert) and its latency comparison.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from vllmdoctor.case import Limit, Windows, mean, ratio
+from vllmdoctor.model import Symptom
+from vllmdoctor.statistics import Change, FloatArray, change
+from vllmdoctor.vitals import Mask, Vitals
+
+RUNBOOK = "runbook"
+THROUGHPUT = Limit(0.80, "ratio", "the runbook alerts when 30 minutes fall below 0.8 of the rate before", RUNBOOK)
+LATENCY = Limit(1.5, "ratio", "a latency half as long again is felt by users", "guidance")
+DECODE = Limit(1.3, "ratio", "a decode step takes the same time for the same batch", "degradation guide")
+QUEUE_S = Limit(1.0, "s", "a second in the queue is what interactive users notice", "guidance")
+TAIL = Limit(8.0, "x the median", "no healthy recording came near", "real traces")
+SHORT_S = 2 * 3600.0  # histories shorter than this have no daily rhythm to compare with
+NOW_S = 3600.0  # the runbook's window
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The series in which a decline shows, on the frame's grid, and the change found in each."""
+
+    throughput: FloatArray
+    itl: FloatArray
+    ttft: FloatArray
+    waiting: FloatArray
+    changes: dict[str, Change]
+
+
+def at_equal_load(vitals: Vitals, values: FloatArray) -> FloatArray:
+    """A latency over what the same number of running requests had at its best; >= 1 or so."""
+    load = vitals.running
+    keep = np.isfinite(load) & np.isfinite(values) & (values > 0)
+    if keep.sum() < 12:
+        return np.full(values.size, np.nan)
+    order = np.argsort(load[keep], kind="stable")
+    x, y = load[keep][order], values[keep][order]
+    groups = np.array_split(np.arange(x.size), max(2, min(12, x.size // 6)))
+    level_x = np.array([float(np.median(x[g])) for g in groups])
+    # never falling with load: seen from above, the best of a higher load bounds that of a lower one
+    best = np.array([float(np.quantile(y[g], 0.25)) for g in groups])
+    level_y = np.minimum.accumulate(best[::-1])[::-1]
+    expected = np.interp(load, level_x, level_y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(keep, values / expected, np.nan)
+
+
+def signs(vitals: Vitals) -> Signs:
+    """The series of a decline and where each changes, worse-ward only and beyond its noise."""
+    frame = vitals.frame
+    width = max(3, frame.size // 40)
+
+    def latency(*signals: str) -> FloatArray:
+        for signal in signals:
+            histogram = frame.histogram(signal)
+            if histogram is not None and np.nansum(histogram.count) > 0:
+                return histogram.mean
+        return np.full(frame.size, np.nan)
+
+    throughput = vitals.adjusted
+    itl = at_equal_load(vitals, latency("itl", "tpot"))
+    ttft = latency("ttft")
+    waiting = vitals.waiting
+    changes: dict[str, Change] = {}
+    for name, series, worse, least in (
+        ("throughput", throughput, -1, 0.15),
+        ("itl", itl, 1, 0.2),
+        ("ttft", np.log(np.where(ttft > 0, ttft, np.nan)), 1, 0.4),
+        ("waiting", np.sqrt(waiting), 1, 0.7),
+    ):
+        found = change(frame.smooth(np.where(vitals.active, series, np.nan), width))
+        if found is None:
+            continue
+        moved = found.after - found.before
+        size = abs(moved) if name in ("ttft", "waiting") else abs(found.ratio - 1)
+        if moved * worse > 0 and size >= least and found.gain >= 0.3 and abs(moved) >= 2.5 * found.noise:
+            changes[name] = found
+    return Signs(throughput, itl, ttft, waiting, changes)
+
+
+def windows(vitals: Vitals, found: Signs) -> Windows:
+    """Which bins are "now" and which are "before", and what the comparison is called."""
+    frame = vitals.frame
+    n = frame.size
+    index = np.arange(n)
+    work = np.flatnonzero(vitals.active)
+    if not work.size:
+        everything = vitals.seen.copy()
+        return Windows(everything, np.zeros(n, np.bool_), "none: the server did no work", None)
+    first, last = int(work[0]), int(work[-1])
+    worked = (index >= first) & (index <= last) & vitals.seen
+    bins_per_hour = max(1, round(NOW_S / frame.step))
+    span = (last - first + 1) * frame.step
+    onset = _onset(vitals, found)
+    recent = bins_per_hour if span >= SHORT_S else max(4, (last - first + 1) // 3)
+    none = np.zeros(n, np.bool_)
+    if onset is not None and onset - first < max(4, (last - first) // 12):
+        return Windows(
+            worked & (index > last - max(recent, (last - first) // 2)),
+            none,
+            "none: it was so from the first scrapes on",
+            float(frame.start + onset * frame.step),
+        )
+    if onset is not None:
+        now = worked & (index >= max(onset, last - recent + 1))
+        if now.sum() < 4:
+            now = worked & (index >= max(onset, last - 2 * recent))
+        return Windows(now, worked & (index < onset), "before the change", float(frame.start + onset * frame.step))
+    now = worked & (index > last - recent)
+    if span >= 9.5 * 3600:
+        back = 8 * bins_per_hour
+        before = worked & (index > last - recent - back) & (index <= last - back)
+        return Windows(now, before, "the same hour 8 h earlier", None)
+    if span >= SHORT_S:
+        return Windows(now, worked & (index < first + bins_per_hour), "the first hour", None)
+    return Windows(now, worked & (index < first + recent), "the first third", None)
+
+
+def _onset(vitals: Vitals, found: Signs) -> int | None:
+    """The bin of the strongest worsening; without one, of a clear change of the plain rate."""
+    if found.changes:
+        best = max(found.changes.values(), key=lambda c: c.gain)
+        return best.index
+    width = max(3, vitals.frame.size // 40)
+    for series in (vitals.generation, vitals.arrivals):
+        plain = change(vitals.frame.smooth(np.where(vitals.seen, np.where(vitals.active, series, np.nan), np.nan), width))
+        if plain and plain.gain >= 0.5 and abs(plain.ratio - 1) >= 0.25 and plain.shape == "step":
+            return plain.index
+    return None
+
+
+def symptoms(vitals: Vitals, found: Signs, compared: Windows) -> tuple[Symptom, ...]:
+    """The questions of "is it slow?", answered for the two windows."""
+    now, before = compared.now, compared.before
+    out = [
+        _throughput(vitals, compared, found),
+        _symptom("itl", "time per output token at equal load", found.itl, compared, "", DECODE, vitals, found),
+        _latency("ttft", "time to first token (mean)", vitals, compared, found),
+        _tail(vitals, compared, found),
+        _queue(vitals, compared, found),
+    ]
+    for name, title, series, unit in (
+        ("demand", "arriving requests", vitals.arrivals, "1/s"),
+        ("rate", "generation rate", vitals.generation, "tokens/s"),
+    ):
+        a, b = mean(series, now), mean(series, before)
+        out.append(Symptom(name, title, a, b, unit, ratio(a, b), math.nan, "", compared.baseline, None))
+    return tuple(out)
+
+
+def _throughput(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
+    now, before = vitals.throughput(compared.now), vitals.throughput(compared.before)
+    r = ratio(now, before)
+    slow = None if math.isnan(r) else r < THROUGHPUT.value
+    return _finish(
+        "throughput", "generation rate at equal load", now, before, "", r, THROUGHPUT, "<", compared, slow, vitals, found
+    )
+
+
+def _tail(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
+    """TTFT p95: slow when it left its baseline, or when it is far from the median and long."""
+    now, before = vitals.quantile("ttft", 0.95, compared.now)[0], vitals.quantile("ttft", 0.95, compared.before)[0]
+    median = vitals.quantile("ttft", 0.5, compared.now)[0]
+    r = ratio(now, before)
+    risen = r > LATENCY.value and now - before > 0.5
+    far = now > TAIL.value * median and now - median > 0.5
+    slow = None if math.isnan(now) else bool(risen or far)
+    return _finish("tail", "time to first token (p95)", now, before, "s", r, LATENCY, ">", compared, slow, vitals, found)
+
+
+def _symptom(
+    name: str,
+    title: str,
+    series: FloatArray,
+    compared: Windows,
+    unit: str,
+    limit: Limit,
+    vitals: Vitals,
+    found: Signs,
+) -> Symptom:
+    now, before = mean(series, compared.now), mean(series, compared.before)
+    r = ratio(now, before)
+    slow = None if math.isnan(r) else r > limit.value
+    return _finish(name, title, now, before, unit, r, limit, ">", compared, slow, vitals, found)
+
+
+def _latency(name: str, title: str, vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
+    now, before = vitals.mean("ttft", compared.now), vitals.mean("ttft", compared.before)
+    r = ratio(now, before)
+    # two gates: half as long again, and long enough for a person to notice
+    slow = None if math.isnan(r) else r > LATENCY.value and now - before > 0.1
+    return _finish(name, title, now, before, "s", r, LATENCY, ">", compared, slow, vitals, found)
+
+
+def _queue(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
+    now, before = vitals.mean("queue_time", compared.now), vitals.mean("queue_time", compared.before)
+    waiting = mean(vitals.waiting, compared.now)
+    known = not (math.isnan(now) and math.isnan(waiting))
+    # requests still in the queue have no queue time yet: Little's law gives what they will have
+    served = mean(vitals.finished, compared.now)
+    little = waiting / served if served and not math.isnan(served) else math.nan
+    worst = max((x for x in (now, little) if not math.isnan(x)), default=math.nan)
+    slow = (worst > QUEUE_S.value) if known and not math.isnan(worst) else None
+    return _finish(
+        "queue", "time in the queue (mean)", worst, before, "s", ratio(worst, before), QUEUE_S, ">", compared, slow, vitals, found
+    )
+
+
+def _finish(
+    name: str,
+    title: str,
+    now: float,
+    before: float,
+    unit: str,
+    r: float,
+    limit: Limit,
+    op: str,
+    compared: Windows,
+    slow: bool | None,
+    vitals: Vitals,
+    found: Signs,
+) -> Symptom:
+    moved = found.changes.get({"queue": "waiting"}.get(name, name))
+    onset = slope = None
+    if moved is not None and slow:
+        onset = float(vitals.frame.start + moved.index * vitals.frame.step)
+        hours = (vitals.frame.end - onset) / 3600
+        if name == "throughput" and moved.shape == "ramp" and hours > 0.25:
+            slope = (moved.ratio - 1) / hours
+    return Symptom(
+        name, title, now, before, unit, r, limit.value, op, compared.baseline, slow, onset, slope  # type: ignore[arg-type]
+    )
+
+
+def is_slow(found: tuple[Symptom, ...]) -> bool | None:
+    """True when any symptom is slow, False when those that could be judged are not, else None."""
+    judged = [s.slow for s in found if s.slow is not None]
+    return any(judged) if judged else None
+
+
