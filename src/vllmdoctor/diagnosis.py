@@ -122,7 +122,7 @@ def _rank(rules: Iterable[Rule], outcomes: list[Outcome]) -> tuple[Outcome, ...]
     explains = {r.slug: r.explains for r in rules}
     found = [o for o in outcomes if o.status is Status.FOUND]
     by: dict[str, str] = {}
-    for cause in sorted(found, key=lambda o: -o.severity):
+    for cause in sorted((o for o in found if o.severity > Severity.INFO), key=lambda o: -o.severity):
         for slug in explains[cause.slug]:
             if cause.slug not in by:
                 by.setdefault(slug, cause.slug)

@@ -183,6 +183,7 @@ class Symptom:
     onset: float | None = None
     slope_per_hour: float | None = None
     detail: str = ""
+    absolute: bool = False  # the limit is held against `now`, not against `ratio`
 
 
 @dataclass(frozen=True, slots=True)

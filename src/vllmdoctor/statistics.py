@@ -6,7 +6,7 @@ are two arguments) and return NaN when there is too little to say.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +154,22 @@ def change(y: FloatArray, *, margin: int = 4) -> Change | None:
         gain=1 - best / total,
         noise=float(np.median(np.abs(head - before))) * 1.4826,
     )
+
+
+def worst_fall(y: FloatArray, pieces: list[slice], *, gain: float) -> Change | None:
+    """The deepest fall of level inside any of the pieces; each piece is judged by itself.
+
+    Pieces lie between restarts: what a restart resets would otherwise hide in the whole. Falls that
+    explain less than `gain` of the variance or lie within three times the noise do not count.
+    """
+    falls = []
+    for piece in pieces:
+        found = change(y[piece])
+        if found is None or not found.after < found.before:
+            continue
+        if found.gain >= gain and found.before - found.after >= 3 * found.noise:
+            falls.append(replace(found, index=found.index + (piece.start or 0)))
+    return min(falls, key=lambda c: c.ratio, default=None)
 
 
 def bucket_quantile(

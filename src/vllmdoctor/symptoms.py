@@ -21,6 +21,7 @@ LATENCY = Limit(1.5, "ratio", "a latency half as long again is felt by users", "
 DECODE = Limit(1.3, "ratio", "a decode step takes the same time for the same batch", "degradation guide")
 QUEUE_S = Limit(1.0, "s", "a second in the queue is what interactive users notice", "guidance")
 TAIL = Limit(8.0, "x the median", "no healthy recording came near", "real traces")
+STANDING = Limit(0.6, "ratio", "bursts drain; a queue that stands does not", "vllmdoctor")
 SHORT_S = 2 * 3600.0  # histories shorter than this have no daily rhythm to compare with
 NOW_S = 3600.0  # the runbook's window
 
@@ -172,7 +173,9 @@ def _tail(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     median = vitals.quantile("ttft", 0.5, compared.now)[0]
     r = ratio(now, before)
     risen = r > LATENCY.value and now - before > 0.5
-    far = now > TAIL.value * median and now - median > 0.5
+    # bursts that queue and drain have long tails by nature: only a tail without a queue is odd by itself
+    queued = vitals.waiting_share(compared.now) > 0.05
+    far = now > TAIL.value * median and now - median > 0.5 and not queued
     slow = None if math.isnan(now) else bool(risen or far)
     return _finish("tail", "time to first token (p95)", now, before, "s", r, LATENCY, ">", compared, slow, vitals, found)
 
@@ -209,7 +212,11 @@ def _queue(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     served = mean(vitals.finished, compared.now)
     little = waiting / served if served and not math.isnan(served) else math.nan
     worst = max((x for x in (now, little) if not math.isnan(x)), default=math.nan)
-    slow = (worst > QUEUE_S.value) if known and not math.isnan(worst) else None
+    slow = None
+    if known and not math.isnan(worst):
+        # a queue that was always there for moments is the traffic's; one that stands, or is new, is not
+        stands = vitals.waiting_share(compared.now) >= STANDING.value
+        slow = bool(worst > QUEUE_S.value and (stands or ratio(worst, before) > LATENCY.value))
     return _finish(
         "queue", "time in the queue (mean)", worst, before, "s", ratio(worst, before), QUEUE_S, ">", compared, slow, vitals, found
     )
@@ -237,7 +244,19 @@ def _finish(
         if name == "throughput" and moved.shape == "ramp" and hours > 0.25:
             slope = (moved.ratio - 1) / hours
     return Symptom(
-        name, title, now, before, unit, r, limit.value, op, compared.baseline, slow, onset, slope  # type: ignore[arg-type]
+        name,
+        title,
+        now,
+        before,
+        unit,
+        r,
+        limit.value,
+        op,  # type: ignore[arg-type]
+        compared.baseline,
+        slow,
+        onset,
+        slope,
+        absolute=limit is QUEUE_S,
     )
 
 

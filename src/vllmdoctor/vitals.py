@@ -6,6 +6,7 @@ All arrays stand on the frame's grid; NaN where it cannot be known.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,24 @@ class Vitals:
         if known.size > 1:
             change[known[1:]] = np.diff(inside[known]) / (np.diff(known) * self.frame.step)
         return np.maximum(self.finished + np.nan_to_num(change), 0.0)
+
+    @cached_property
+    def started(self) -> FloatArray:
+        """Requests whose prompt was computed per second: prompt tokens / mean prompt length.
+
+        Counts those whose clients gave up later, which finish nowhere.
+        """
+        histogram = self.frame.histogram("prompt_length")
+        if histogram is None or not np.nansum(histogram.count):
+            return np.full(self.frame.size, np.nan)
+        return self.prompt / (np.nansum(histogram.sum) / np.nansum(histogram.count))
+
+    @cached_property
+    def lives(self) -> list[slice]:
+        """The whole grid and, where the server restarted, each piece between restarts of 12 bins or more."""
+        edges = [0, *(int((t - self.frame.start) / self.frame.step) for t in self.frame.restarts), self.frame.size]
+        pieces = [slice(a, b) for a, b in pairwise(edges) if b - a >= 12]
+        return [slice(0, self.frame.size), *(pieces if len(edges) > 2 else [])]
 
     @cached_property
     def active(self) -> Mask:

@@ -28,7 +28,7 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
     demand = ratio(case.now(v.arrivals), case.before(v.arrivals))
     yield case.require("generation rate, now / before", fall, "<", lim["rate"])
     yield case.require("arrivals, now / before", demand, "<", lim["demand"])
-    yield case.require("fall of demand / fall of rate", ratio(demand, fall), "<=", 1.35, "ratio")
+    yield case.require("fall of demand / fall of rate", ratio(demand, fall), "<=", 1.35, "x")
     waiting = case.now(v.waiting)
     yield case.require("requests waiting (mean)", 0.0 if math.isnan(waiting) else waiting, "<", lim["waiting"])
     for name, title, op, limit in (

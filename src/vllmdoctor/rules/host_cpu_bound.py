@@ -44,7 +44,7 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
         yield case.support("GPU utilisation", busy, "<", lim["gpu"])
     else:
         yield case.require("GPU utilisation", busy, "<", lim["gpu"])
-        yield case.require("GPU utilisation, now / before", ratio(busy, busy_before), "<=", 0.85, "ratio")
+        yield case.require("GPU utilisation, now / before", ratio(busy, busy_before), "<=", 0.85, "x")
         yield case.support("CPU periods throttled", throttled, ">=", lim["throttled"])
     yield Kind(
         "cpu quota" if starved else "step loop",

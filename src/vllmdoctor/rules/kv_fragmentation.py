@@ -8,7 +8,7 @@ import numpy as np
 from vllmdoctor.case import Case, Kind, Limit, Onset, quantile, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import change
+from vllmdoctor.statistics import worst_fall
 
 
 @rule(
@@ -27,23 +27,18 @@ from vllmdoctor.statistics import change
         "": ("upgrade", "rolling-restart", "raise-gpu-memory-utilization", "lower-max-num-seqs",
              "enable-prefix-caching", "lower-gpu-memory-utilization", "split-traffic-by-length"),
     },
-    explains=("overload", "head-of-line-blocking"),
+    explains=("restart", "overload", "head-of-line-blocking", "stall"),
 )  # fmt: skip
 def kv_fragmentation(case: Case) -> Iterator[Yielded]:
     v, lim = case.vitals, case.limits
     frame = v.frame
     width = max(5, frame.size // 25)
     capacity = frame.smooth(np.where(v.active, v.capacity, np.nan), width)
-    moved = change(capacity)
-    by_capacity = math.nan
-    onset = None
-    known = np.isfinite(capacity)
-    if known.sum() >= 12:
-        by_capacity = 0.0
-        if moved is not None and moved.after < moved.before:
-            solid = moved.gain >= 0.4 and moved.before - moved.after >= 3 * moved.noise
-            by_capacity = 1 - moved.ratio if solid else 0.0
-            onset = frame.start + moved.index * frame.step
+    moved = worst_fall(capacity, v.lives, gain=0.4)
+    by_capacity, onset = math.nan, None
+    if np.isfinite(capacity).sum() >= 12:
+        by_capacity = 1 - moved.ratio if moved else 0.0
+        onset = frame.start + moved.index * frame.step if moved else None
     floor = v.idle_floor
     floors = floor[np.isfinite(floor)]
     fifth = max(1, floors.size // 5)
@@ -68,7 +63,7 @@ def kv_fragmentation(case: Case) -> Iterator[Yielded]:
     if floors.size:
         yield case.support("KV usage held while idle", held_now, ">=", lim["floor"])
     demand = ratio(case.now(v.offered_tokens()), case.before(v.offered_tokens()))
-    yield case.against("offered tokens, now / before", demand, ">", 1.15, "ratio")
+    yield case.against("offered tokens, now / before", demand, ">", 1.15, "x")
     if onset is not None and lost >= lim["lost"].value:
         yield Onset(float(onset))
     mechanism = "blocks held at idle" if held_now >= lim["floor"].value else "more blocks for the same tokens"

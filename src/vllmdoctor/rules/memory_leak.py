@@ -31,6 +31,7 @@ SOURCES = (
         "hours-left": Limit(24.0, "h", "the limit is reached within a day", "degradation guide"),
         "per-hour": Limit(0.10, "ratio/h", "ten per cent an hour", "degradation guide"),
     },
+    explains=("restart",),
     remedies={"": ("upgrade", "rolling-restart", "raise-memory-limit", "collect-evidence-then-restart")},
 )
 def memory_leak(case: Case) -> Iterator[Yielded]:

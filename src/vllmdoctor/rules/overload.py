@@ -17,6 +17,7 @@ from vllmdoctor.rules import Yielded, rule
         "waiting": Limit(1.0, "requests", "less than one waiting on average is no queue", "guidance"),
         "waiting-share": Limit(0.6, "ratio", "bursts drain; an overload's queue stands", "vllmdoctor"),
         "queue-time": Limit(1.0, "s", "a second in the queue is felt by users", "guidance"),
+        "given-up": Limit(0.8, "ratio", "a fifth of the requests are given up by their clients", "vllmdoctor"),
         "served": Limit(0.97, "ratio", "completions below arrivals make the queue grow", "tuning guide"),
         "usage": Limit(0.90, "ratio", "the pool has no room for the next prompt", "tuning guide"),
         "thrash": Limit(0.5, "per request", "half of all requests are computed twice", "measured cases"),
@@ -39,16 +40,23 @@ def overload(case: Case) -> Iterator[Yielded]:
     served = ratio(case.now(v.finished), case.now(v.arrivals))
     little = waiting / case.now(v.finished) if case.now(v.finished) > 0 else math.nan
     queue = max((x for x in (v.mean("queue_time", now), little) if not math.isnan(x)), default=math.nan)
-    yield case.require("requests waiting (mean)", waiting, ">=", lim["waiting"])
-    yield case.require("time with requests waiting", v.waiting_share(now), ">=", lim["waiting-share"])
-    if not math.isnan(queue):
-        yield case.require("time in the queue", queue, ">=", lim["queue-time"])
-    yield case.support("completions / arrivals", served, "<", lim["served"])
-    yield case.support("waiting, now / before", ratio(waiting, case.before(v.waiting)), ">", 1.5, "ratio")
-    yield case.support("arrivals, now / before", ratio(case.now(v.arrivals), case.before(v.arrivals)), ">", 1.1, "ratio")
+    felt = ratio(v.mean("itl", now), v.mean("itl", case.windows.before))
+    given_up = ratio(case.now(v.finished), case.now(v.started))
+    if waiting < lim["waiting"].value and given_up <= lim["given-up"].value:
+        # nobody waits, since whoever came is in the batch: too large a batch, until clients give up
+        yield case.require("requests finished / started", given_up, "<=", lim["given-up"])
+        yield case.require("time per output token, now / before", felt, ">=", lim["slower"])
+    else:
+        yield case.require("requests waiting (mean)", waiting, ">=", lim["waiting"])
+        yield case.require("time with requests waiting", v.waiting_share(now), ">=", lim["waiting-share"])
+        if not math.isnan(queue):
+            yield case.require("time in the queue", queue, ">=", lim["queue-time"])
+    yield case.support("completions / arrivals", min(served, given_up), "<", lim["served"])
+    yield case.support("waiting, now / before", ratio(waiting, case.before(v.waiting)), ">", 1.5, "x")
+    yield case.support("arrivals, now / before", ratio(case.now(v.arrivals), case.before(v.arrivals)), ">", 1.1, "x")
     throughput = case.symptom("throughput")
     if throughput is not None:
-        yield case.against("generation rate at equal load, now / before", throughput.ratio, "<", 0.8, "ratio")
+        yield case.against("generation rate at equal load, now / before", throughput.ratio, "<", 0.8, "x")
     usage = v.usage_while_waiting(now, 0.75)
     preempted = v.preempted_per_finished(now)
     pegged, ceiling = v.pegged_share(now)
@@ -57,9 +65,9 @@ def overload(case: Case) -> Iterator[Yielded]:
     yield case.note("KV usage while requests wait (p75)", usage, "ratio")
     yield case.note("preemptions per finished request", preempted, "per request")
     yield case.note("time at the highest batch size while requests wait", pegged, "ratio", detail=f"{ceiling:g} running")
-    yield case.note("rate of a batch at most 0.6 as big / rate now", flat, "ratio")
+    yield case.note("rate of a batch at most 0.6 as big / rate now", flat, "x")
     yield case.note("prefill share of time in the batch", prefill, "ratio")
-    if waiting >= lim["waiting"].value:
+    if waiting >= lim["waiting"].value or given_up <= lim["given-up"].value:
         kind = _kind(case, usage, preempted, pegged, flat, slower, prefill)
         running = case.now(v.running)
         yield Kind(

@@ -36,9 +36,9 @@ def prefill_bound(case: Case) -> Iterator[Yielded]:
     yield case.require("KV usage (p90)", usage, "<", lim["usage"])
     yield case.require("prefill share of time in the batch", v.prefill_share(now), ">=", lim["prefill"])
     mix = ratio(case.now(v.prompt), case.now(v.generation))
-    yield case.support("prompt tokens per generated token", mix, ">=", 4.0, "ratio")
+    yield case.support("prompt tokens per generated token", mix, ">=", 4.0, "x")
     slower = case.symptom("itl")
     if slower is not None:
-        yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", 1.1, "ratio")
+        yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", 1.1, "x")
     yield Kind("", f"first tokens take {ttft:.2g} s, {ratio(ttft, ttft_before):.2g} times as long, while the KV pool has room")
 

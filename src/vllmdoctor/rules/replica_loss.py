@@ -43,6 +43,6 @@ def replica_loss(case: Case) -> Iterator[Yielded]:
             float(np.nanmean(arrivals[at > gone])) if np.isfinite(arrivals[at > gone]).any() else float("nan"),
             float(np.nanmean(arrivals[at <= gone])) if np.isfinite(arrivals[at <= gone]).any() else float("nan"),
         )
-        yield case.support("arrivals here, since / before", carried, ">=", 1.1, "ratio")
+        yield case.support("arrivals here, since / before", carried, ">=", 1.1, "x")
     names = ", ".join(sorted({f.instance for f in silent})) or "by the deployment's count"
     yield Kind("", f"{max(missing, round(lacking))} of {len({f.instance for f in case.fleet.frames})} replicas gone ({names})")

@@ -7,16 +7,25 @@ from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
 
+DAY_S = 86400.0
+
+
 @rule(
     summary="the server restarted inside the history",
     severity=Severity.INFO,
     signals=(("process_start_time", "generation_tokens", "prompt_tokens"),),
-    limits={"restarts": Limit(1.0, "restarts", "one is worth knowing", "vllmdoctor")},
-    remedies={"": ("no-action",)},
+    limits={
+        "restarts": Limit(1.0, "restarts", "one is worth knowing", "vllmdoctor"),
+        "loop": Limit(3.0, "restarts", "a third one in a day is no maintenance", "vllmdoctor"),
+    },
+    remedies={"loop": ("collect-evidence-then-restart",), "": ("no-action",)},
 )
 def restart(case: Case) -> Iterator[Yielded]:
     times = case.frame.restarts
     yield case.require("restarts seen", float(len(times)), ">=", case.limits["restarts"])
     if times:
         yield Onset(times[-1])
-        yield Kind("", f"{len(times)} restart{'s' if len(times) > 1 else ''}: the counters began anew")
+        loop = len(times) >= case.limits["loop"].value and times[-1] - times[0] <= DAY_S
+        if loop:
+            yield Severity.WARNING
+        yield Kind("loop" if loop else "", f"{len(times)} restart{'s' if len(times) > 1 else ''}: the counters began anew")

@@ -7,7 +7,7 @@ import numpy as np
 from vllmdoctor.case import Case, Kind, Limit, Onset
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import change
+from vllmdoctor.statistics import worst_fall
 
 
 @rule(
@@ -21,7 +21,7 @@ from vllmdoctor.statistics import change
         "itl": Limit(1.08, "ratio", "fewer accepted tokens make each token take longer", "vllmdoctor"),
     },
     remedies={"": ("disable-or-retune-spec-decode", "upgrade", "rolling-restart")},
-    explains=("overload", "host-cpu-bound"),
+    explains=("restart", "overload", "host-cpu-bound"),
 )
 def spec_decode_decay(case: Case) -> Iterator[Yielded]:
     v, lim = case.vitals, case.limits
@@ -30,7 +30,7 @@ def spec_decode_decay(case: Case) -> Iterator[Yielded]:
     if not np.isfinite(accepted).any():
         yield case.require("draft tokens", 0.0, ">", 0.0, "tokens/s")
         return
-    moved = change(accepted)
+    moved = worst_fall(accepted, v.lives, gain=0.3)
     before = moved.before if moved else float(np.nanmedian(accepted))
     after = moved.after if moved else before
     yield case.require("acceptance, now / before", after / before if before else float("nan"), "<=", lim["fall"])

@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vllmdoctor.case import Case, Kind, Limit, Onset
+from vllmdoctor.frame import GAP_SCRAPES
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import FloatArray
 
 MOVING = ("generation_tokens", "prompt_tokens", "requests_finished")
-NOT_WORK = ("/v1/models", "/metrics", "/health", "/version", "/ping", "/load")
+KNOCKS = 3  # HTTP requests ending in so many scrapes without any token: somebody wants something
+Flags = NDArray[np.bool_]
 
 
 @rule(
@@ -24,76 +28,94 @@ NOT_WORK = ("/v1/models", "/metrics", "/health", "/version", "/ping", "/load")
         "scrapes": Limit(3.0, "scrapes", "one late scrape proves nothing", "vllmdoctor"),
     },
     remedies={"": ("collect-evidence-then-restart", "upgrade")},
-    explains=("overload", "head-of-line-blocking", "kv-fragmentation", "demand-drop", "host-cpu-bound", "low-load"),
+    explains=("restart", "overload", "head-of-line-blocking", "demand-drop", "host-cpu-bound", "low-load"),
 )
 def stall(case: Case) -> Iterator[Yielded]:
     lim = case.limits
-    times, moved, work = _progress(case)
-    still, at, count = _longest_still(times, moved, work, 4 * case.frame.interval)
-    yield case.require("longest time with work and no progress", still, ">=", lim["still"])
-    yield case.require("scrapes in it", float(count), ">=", lim["scrapes"])
-    now = bool(times.size) and at + still >= times[-1] - 2 * case.frame.interval
+    track = _track(case)
+    still = _longest(track, GAP_SCRAPES * case.frame.interval)
+    yield case.require("longest time with work and no progress", still.seconds, ">=", lim["still"])
+    yield case.require("scrapes in it", float(still.scrapes), ">=", lim["scrapes"])
+    going_on = bool(track.times.size) and still.start + still.seconds >= track.times[-1] - 2 * case.frame.interval
     load = case.vitals.load
-    held = float(np.nanmax(load)) if np.isfinite(load).any() else math.nan
-    yield case.note("requests in the system (max)", held, "requests")
-    if still >= lim["still"].value:
-        yield Onset(at)
+    yield case.note("requests in the system (max)", float(np.nanmax(load)) if np.isfinite(load).any() else math.nan, "requests")
+    if still.seconds >= lim["still"].value:
+        yield Onset(still.start)
+        if not going_on:
+            yield Severity.WARNING
     yield Kind(
-        "going on" if now else "over",
-        f"no token and no finished request for {still:.0f} s with work at hand" + ("" if now else "; it moved again since"),
+        "going on" if going_on else "over",
+        f"no token and no finished request for {still.seconds:.0f} s with work at hand"
+        + ("" if going_on else "; it moved again since"),
     )
 
 
-def _progress(case: Case) -> tuple[FloatArray, "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]", FloatArray]:
-    """(times, any counter moved since the scrape before, requests in the system or arriving)."""
+@dataclass(frozen=True, slots=True)
+class _Track:
+    """Scrape by scrape: did any counter move, how many requests were inside, did HTTP requests end."""
+
+    times: FloatArray
+    moved: Flags
+    inside: FloatArray
+    knocked: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Still:
+    """The longest run without progress."""
+
+    seconds: float = 0.0
+    start: float = math.nan
+    scrapes: int = 0
+
+
+def _track(case: Case) -> _Track:
     times, _ = case.frame.raw("generation_tokens")
-    moved = np.zeros(times.size, np.bool_)
+    moved, knocked = np.zeros(times.size, np.bool_), np.zeros(times.size, np.bool_)
+
+    def steps(values: FloatArray) -> Flags:
+        return np.nan_to_num(np.diff(values)) != 0
+
     for signal in MOVING:
-        t, values = case.frame.raw(signal)
-        if t.size == times.size and t.size:
-            step = np.diff(values)
-            moved[1:] |= np.nan_to_num(step) != 0
-    histogram = case.frame.names.get("iteration_tokens")
-    if histogram is not None:
-        for x in case.frame.families.get(histogram.text + "_count", ()):
-            if x.column.times.size == times.size:
-                moved[1:] |= np.nan_to_num(np.diff(x.column.values)) != 0
-    work = np.zeros(times.size)
+        _, values = case.frame.raw(signal)
+        if values.size == times.size and times.size:
+            moved[1:] |= steps(values)
+    iterations = case.frame.names.get("iteration_tokens")
+    for x in case.frame.families.get(iterations.text + "_count", ()) if iterations else ():
+        if x.column.times.size == times.size:
+            moved[1:] |= steps(x.column.values)
+    inside = np.zeros(times.size)
     for signal in ("requests_running", "requests_waiting"):
-        t, values = case.frame.raw(signal)
-        if t.size == times.size:
-            work += np.nan_to_num(values)
-    return times, moved, work + _knocking(case, times)
-
-
-def _knocking(case: Case, times: FloatArray) -> FloatArray:
-    """1 from a scrape on in which HTTP requests were counted, for as long as they keep coming.
-
-    In a real wedge the gauges may read 0, so arriving HTTP requests count as work.
-    """
-    knocks = np.zeros(times.size)
+        _, values = case.frame.raw(signal)
+        if values.size == times.size:
+            inside += np.nan_to_num(values)
     for x in case.frame.columns("http_requests"):
-        handler = x.labels.get("handler", "")
-        if not handler.startswith("/v1/") or handler in NOT_WORK or x.column.times.size != times.size:
+        handler, status = x.labels.get("handler", ""), x.labels.get("status", "")
+        served = handler.startswith("/v1/") and handler != "/v1/models" and not status.startswith("4")
+        if served and x.column.times.size == times.size:
+            knocked[1:] |= steps(x.column.values)
+    return _Track(times, moved, inside, knocked)
+
+
+def _longest(track: _Track, gap: float) -> _Still:
+    """The longest run of scrapes in which nothing moved although there was work.
+
+    Work is a request in the gauges at both ends of each step or, since in a real wedge the gauges
+    may read 0, HTTP requests that end again and again without a single token having been made.
+    """
+    best = _Still()
+    start, work, knocks = 0, 0, 0
+    for i in range(1, track.times.size):
+        if track.moved[i] or track.times[i] - track.times[i - 1] > gap:
+            start, work, knocks = i, 0, 0
             continue
-        knocks[1:] += np.nan_to_num(np.diff(x.column.values)) > 0
-    recent = np.convolve(knocks, np.ones(5), "full")[: knocks.size]
-    return (recent > 0).astype(np.float64)
-
-
-def _longest_still(
-    times: FloatArray, moved: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]", work: FloatArray, gap: float
-) -> tuple[float, float, int]:
-    """(seconds, start, scrapes) of the longest run of scrapes with work and no movement."""
-    best, best_at, best_count = 0.0, math.nan, 0
-    start, count = -1, 0
-    for i in range(1, times.size):
-        if not moved[i] and work[i] > 0 and work[i - 1] > 0 and times[i] - times[i - 1] <= gap:
-            if start < 0:
-                start, count = i - 1, 0
-            count += 1
-            if times[i] - times[start] > best:
-                best, best_at, best_count = float(times[i] - times[start]), float(times[start]), count
-        else:
-            start = -1
-    return best, best_at, best_count
+        if track.inside[i] > 0 and track.inside[i - 1] > 0:
+            work += 1
+        elif work and knocks == 0:
+            start, work = i, 0
+            continue
+        knocks += bool(track.knocked[i])
+        seconds = float(track.times[i] - track.times[start])
+        if (work == i - start or knocks >= KNOCKS) and seconds > best.seconds:
+            best = _Still(seconds, float(track.times[start]), i - start)
+    return best

@@ -1,0 +1,354 @@
+"""The command line: each command parses, calls one function, prints, and exits.
+
+Only typer and the errors are imported at the top; a command imports what it needs in the order it
+needs it, so that a missing file fails before anything heavy is loaded.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vllmdoctor import __version__
+from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, EXIT_MISUSED, UnknownName, UsageError, VllmDoctorError
+
+if TYPE_CHECKING:
+    from vllmdoctor.model import Report
+    from vllmdoctor.recording import Recording
+    from vllmdoctor.sources import Window
+    from vllmdoctor.sources.observe import Progress
+
+app = typer.Typer(
+    name="vllmdoctor",
+    help="Say why a vLLM server is slow, since when, and what to change. Reads only, changes nothing.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET...",
+        help="http(s)://HOST:PORT, a file, - for standard input, or example:NAME. Several make one case.",
+        show_default=False,
+    ),
+]
+For = Annotated[str, typer.Option("--for", help="how long to watch a live server", metavar="DURATION")]
+Every = Annotated[str, typer.Option("--every", help="time between two scrapes", metavar="DURATION")]
+VllmVersion = Annotated[
+    str, typer.Option("--vllm-version", help="the server's version, where nothing else tells it", metavar="X.Y.Z")
+]
+FAIL_ON = ("never", "info", "warning", "critical")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"vllmdoctor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
+    ] = False,
+) -> None:
+    """Say why a vLLM server is slow, since when, and what to change. Reads only, changes nothing."""
+
+
+@app.command()
+def diagnose(
+    targets: Targets,
+    duration: For = "60s",
+    every: Every = "5s",
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="a recording of the server in health, to compare with", metavar="FILE")
+    ] = "",
+    vllm_version: VllmVersion = "",
+    fmt: Annotated[str, typer.Option("--format", "-f", help="text or json", metavar="FORMAT")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="write the report here; its ending picks the format", metavar="FILE")
+    ] = "",
+    save: Annotated[
+        str, typer.Option("--save", help="keep what was read as a recording", metavar="FILE")
+    ] = "",
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", help="exit 1 on a finding this severe: never, info, warning, critical")
+    ] = "never",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="show every comparison of every rule")] = False,
+) -> None:
+    """Judge a server: is it slow, since when, why, and what to change."""
+    from vllmdoctor.render import format_for, render
+    from vllmdoctor.sources import gather_targets
+
+    if fail_on not in FAIL_ON:
+        raise UnknownName("severity", fail_on, FAIL_ON)
+    chosen = fmt or (format_for(output) if output else "text")
+    if chosen not in ("text", "json"):
+        raise UnknownName("format", chosen, ("text", "json"))
+    _check_version(vllm_version)
+    _check_new(output, save)
+    window = _window(duration, every)
+    recording = gather_targets(targets, window, _watcher(targets, vllm_version))
+    before = gather_targets([baseline], window) if baseline else None
+    if save:
+        _save(recording, save)
+    from vllmdoctor.diagnosis import diagnose as judge
+
+    report = judge(
+        recording, target=" ".join(targets), baseline=before, vllm_version=vllm_version
+    )
+    text = render(
+        report,
+        chosen,
+        width=_width(output),
+        color=not output and _color(),
+        verbose=verbose,
+        encoding="utf-8" if output else (sys.stdout.encoding or "utf-8"),
+    )
+    if output:
+        Path(output).write_text(text, encoding="utf-8")
+        _say(f"report written to {output}")
+    else:
+        sys.stdout.write(text)
+    raise typer.Exit(_exit_code(report, fail_on))
+
+
+@app.command()
+def record(
+    targets: Targets,
+    output: Annotated[str, typer.Option("--output", "-o", help="the recording to write", metavar="FILE")],
+    duration: For = "8h",
+    every: Every = "15s",
+    append: Annotated[bool, typer.Option("--append", help="go on with a recording that exists")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="replace model, pod and host names by aliases")] = False,
+    max_size: Annotated[
+        str, typer.Option("--max-size", help="start a new part at this size", metavar="SIZE")
+    ] = "256MiB",
+) -> None:
+    """Keep a server's metrics in a file: the history that diagnose needs where there is no Prometheus."""
+    from vllmdoctor.commands_record import record_targets
+    from vllmdoctor.units import parse_duration, parse_size
+    from vllmdoctor.watching import recorder
+
+    done = record_targets(
+        targets,
+        Path(output),
+        duration_s=parse_duration(duration),
+        interval_s=parse_duration(every),
+        append=append,
+        redact=redact,
+        max_bytes=parse_size(max_size),
+        on_progress=recorder(sys.stderr),
+    )
+    parts = f" in {done.parts} parts, the last" if done.parts > 1 else ""
+    _say(f"{done.scrapes} scrapes recorded{parts} in {done.path} ({done.size_bytes / 2**20:.2f} MiB)")
+    _say(f"judge it with: vllmdoctor diagnose {output}")
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(metavar="FILE", help="a recording or metrics text", show_default=False)],
+    output: Annotated[str, typer.Option("--output", "-o", help="the OpenMetrics file to write", metavar="FILE")],
+) -> None:
+    """Write a recording as OpenMetrics text, for `promtool tsdb create-blocks-from openmetrics`."""
+    from vllmdoctor.commands_record import convert as write
+
+    done = write(source, Path(output))
+    _say(f"{done.samples} samples of {done.series} series written to {output}")
+    if done.left_out:
+        _say(f"{done.left_out} facts, events and gaps have no place in OpenMetrics and were left out")
+
+
+@app.command()
+def examples() -> None:
+    """List the bundled recordings of a real vLLM server."""
+    from vllmdoctor.render.pages import examples as page
+    from vllmdoctor.sources.example import examples as bundled
+
+    rows = [(e.name, e.shows) for e in bundled()]
+    sys.stdout.write(page(rows, width=_width(""), color=_color(), encoding=_encoding()))
+
+
+@app.command()
+def explain(
+    slug: Annotated[str, typer.Argument(metavar="SLUG", help="a cause or a verdict, as reports name it", show_default=False)],
+) -> None:
+    """Show the runbook page of a cause."""
+    from vllmdoctor.render.pages import runbook as page
+    from vllmdoctor.runbook import read
+
+    sys.stdout.write(page(read(slug), width=_width(""), color=_color(), encoding=_encoding()))
+
+
+@app.command()
+def rules() -> None:
+    """List the causes that are looked for."""
+    from vllmdoctor.render.pages import rules as page
+    from vllmdoctor.rules import all_rules
+
+    rows = [(r.slug, r.severity.name.lower(), r.summary) for r in all_rules()]
+    sys.stdout.write(page(rows, width=_width(""), color=_color(), encoding=_encoding()))
+
+
+@app.command()
+def signals(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TARGET]...", help="a server or recording; without one, the whole table"),
+    ] = None,
+    vllm_version: VllmVersion = "",
+) -> None:
+    """Show which signals a server offers, under which names, and why others are absent."""
+    from vllmdoctor.render.pages import signals as page
+    from vllmdoctor.signals import SIGNALS, absence, canonical_name, renamed, resolve, unclaimed
+
+    _check_version(vllm_version)
+    if not targets:
+        table = [(s.name, ", ".join(n.text for n in s.names), s.what) for s in SIGNALS.values()]
+        sys.stdout.write(page(table, width=_width(""), color=_color(), encoding=_encoding()))
+        return
+    from vllmdoctor.sources import gather_targets
+
+    recording = gather_targets(targets, _window("1s", "1s"))
+    from vllmdoctor.facts import server_version
+    from vllmdoctor.frame import frames
+
+    found: dict[str, tuple[str, str, str]] = {}
+    names: set[str] = set()
+    notes: dict[str, None] = {}
+    release = None
+    for frame in frames(recording):
+        release = server_version(recording, frame, vllm_version).release
+        names |= set(frame.families)
+        for signal, name in frame.names.items():
+            found[signal] = (signal, name.text, SIGNALS[signal].what)
+        notes |= dict.fromkeys(renamed(frame.families.keys(), release))
+    if not names:
+        names = {canonical_name(k.split("{")[0]) for columns in recording.columns.values() for k in columns}
+        found = {s: (s, n.text, SIGNALS[s].what) for s, n in resolve(names).items()}
+    absent = [(s, absence(s, release)) for s in SIGNALS if s not in found]
+    sys.stdout.write(
+        page(
+            [found[s] for s in SIGNALS if s in found],
+            absent,
+            unclaimed(names),
+            tuple(notes),
+            width=_width(""),
+            color=_color(),
+            encoding=_encoding(),
+        )
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code; the one place where errors are caught."""
+    try:
+        app(args=arguments, prog_name="vllmdoctor", standalone_mode=True)
+    except VllmDoctorError as error:
+        from vllmdoctor.render.pages import error as line
+
+        sys.stderr.write(line(error.message, error.hint, color=_color(sys.stderr), encoding=_encoding(sys.stderr)))
+        return error.exit_code
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else EXIT_MISUSED if done.code else EXIT_DONE
+    except BrokenPipeError:
+        # the reader went away (| head): nothing is wrong, and nothing more can be said
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except KeyboardInterrupt:
+        sys.stderr.write("\nvllmdoctor: interrupted\n")
+        return 130
+    except Exception:  # noqa: BLE001 - the one boundary: a bug must not look like a finding (exit 1)
+        traceback.print_exc()
+        sys.stderr.write("vllmdoctor: this is a bug; please report it with the recording (--save FILE)\n")
+        return EXIT_MISUSED
+    return EXIT_DONE
+
+
+def _window(duration: str, every: str) -> "Window":
+    from vllmdoctor.sources import Window
+    from vllmdoctor.units import parse_duration
+
+    return Window(duration_s=parse_duration(duration), interval_s=parse_duration(every))
+
+
+def _check_version(text: str) -> None:
+    from vllmdoctor.release import Version
+
+    if text and Version.parse(text) is None:
+        raise UsageError(f"not a vLLM version: {text!r}", hint="write it as in --vllm-version 0.12.0")
+
+
+def _check_new(*paths: str) -> None:
+    from vllmdoctor.errors import FileExists
+
+    for path in paths:
+        if path and Path(path).exists():
+            raise FileExists(f"{path} exists", hint="choose another name; nothing is ever overwritten")
+
+
+def _save(recording: "Recording", path: str) -> None:
+    from vllmdoctor.commands_record import save_recording
+
+    save_recording(recording, Path(path))
+    _say(f"recording saved to {path}")
+
+
+def _say(text: str) -> None:
+    """A line for the person, beside the output."""
+    sys.stderr.write(("\r\x1b[K" if sys.stderr.isatty() else "") + text + "\n")
+
+
+def _exit_code(report: "Report", fail_on: str) -> int:
+    from vllmdoctor.errors import EXIT_BLIND
+    from vllmdoctor.model import Severity, Verdict
+
+    if report.verdict is Verdict.BLIND:
+        return EXIT_BLIND
+    if fail_on == "never":
+        return EXIT_DONE
+    limit = Severity[fail_on.upper()]
+    worst = report.worst or 0
+    if report.verdict is Verdict.UNEXPLAINED:
+        worst = max(worst, Severity.WARNING)
+    return EXIT_FOUND if worst >= limit else EXIT_DONE
+
+
+def _watcher(targets: list[str], vllm_version: str) -> "Callable[[Progress], None] | None":
+    """Tells how far a live reading is; files need no such thing."""
+    from vllmdoctor.sources import open_sources
+
+    if not any(source.live for source in open_sources(targets)):
+        return None
+    from vllmdoctor.watching import watcher
+
+    return watcher(sys.stderr, vllm_version)
+
+
+def _color(stream: object = None) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    out = sys.stdout if stream is None else stream
+    return bool(getattr(out, "isatty", lambda: False)()) and os.environ.get("TERM") != "dumb"
+
+
+def _width(output: str) -> int:
+    """The terminal's width, at most 100; 100 where there is no terminal."""
+    import shutil
+
+    if output or not sys.stdout.isatty():
+        return int(os.environ.get("COLUMNS", "100")) if os.environ.get("COLUMNS", "").isdigit() else 100
+    return max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+
+
+def _encoding(stream: object = None) -> str:
+    return getattr(sys.stdout if stream is None else stream, "encoding", None) or "utf-8"

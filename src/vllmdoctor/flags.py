@@ -1,0 +1,131 @@
+"""What is known of vLLM's arguments: since when, until when, with which default, to what effect.
+
+An argument that a release does not know makes the server exit, so advice is asked here first.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from vllmdoctor.errors import UnknownName
+from vllmdoctor.release import Version, VersionRange, version
+from vllmdoctor.tables import rows
+
+Release = Version | VersionRange | None
+
+_V1_DEFAULT = version("0.8.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Releases from `since` to `last`, both included; None leaves the top open."""
+
+    since: Version
+    last: Version | None
+
+    def holds(self, release: Version) -> bool:
+        """Whether the release is one of them."""
+        return self.since <= release and (self.last is None or release <= self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One argument of `vllm serve`.
+
+    `defaults` are resolved ones, as text, by span: what is not covered depends on the model or on
+    the hardware. `works` are the releases where it does what it says, `engine` the only engine
+    that heeds it.
+    """
+
+    name: str
+    span: Span
+    defaults: tuple[tuple[Span, str], ...]
+    works: Span
+    engine: str
+
+    def known_in(self, release: Release) -> bool:
+        """Whether the server accepts it: for a range, whether all of the range does.
+
+        A release that is not known may be any with the V1 engine by default (0.8 and newer).
+        """
+        return _holds(self.span, release)
+
+    def works_in(self, release: Release) -> bool:
+        """Whether it is accepted and has an effect (V1 accepts some arguments and ignores them)."""
+        if not self.known_in(release) or not _holds(self.works, release):
+            return False
+        return self.engine == "" or self.engine == engine_of(release)
+
+    def default_in(self, release: Release) -> str | None:
+        """The value in force when it is not given; None when it cannot be told."""
+        low, high = _bounds(release)
+        found = {value for edge in (low, high) for span, value in self.defaults if span.holds(edge)}
+        covered = all(any(span.holds(edge) for span, _ in self.defaults) for edge in (low, high))
+        return found.pop() if len(found) == 1 and covered else None
+
+    @property
+    def removed_in(self) -> Version | None:
+        """The first release that refuses it; None while it is accepted."""
+        if self.span.last is None:
+            return None
+        return next(release for release in _releases() if release > self.span.last)
+
+
+@cache
+def _releases() -> tuple[Version, ...]:
+    return tuple(version(row["release"]) for row in rows("releases"))
+
+
+def _bounds(release: Release) -> tuple[Version, Version]:
+    """The oldest and newest release it may be; unknown is any from 0.8 on."""
+    newest = _releases()[-1]
+    if isinstance(release, VersionRange):
+        if release.low is None and release.high is None:
+            return _V1_DEFAULT, newest
+        return release.low or _releases()[0], release.high or max(newest, release.low or newest)
+    if release is None or not release.meaningful:
+        return _V1_DEFAULT, newest
+    return release, release
+
+
+def _holds(span: Span, release: Release) -> bool:
+    low, high = _bounds(release)
+    return span.holds(low) and span.holds(high)
+
+
+def engine_of(release: Release) -> str:
+    """The engine that runs: told by the range, else V0 before 0.8 and V1 from there on."""
+    if isinstance(release, VersionRange) and release.engine:
+        return "V0" if release.engine == "V0" else "V1"
+    low, _ = _bounds(release)
+    return "V0" if low < _V1_DEFAULT else "V1"
+
+
+@cache
+def flags() -> dict[str, Flag]:
+    """Every argument in the table, by name."""
+    table = {}
+    for row in rows("flags"):
+        span = _span(row["since"], row["last"])
+        defaults = tuple(_default(part) for part in row["defaults"].split("; ") if part)
+        works = Span(version(row["works_since"]), None) if row["works_since"] else span
+        table[row["flag"]] = Flag(row["flag"], span, defaults, works, row["engine"])
+    return table
+
+
+def flag(name: str) -> Flag:
+    """The argument of that name (`--max-num-seqs`). Raises UnknownName."""
+    table = flags()
+    if name not in table:
+        raise UnknownName("argument", name, table)
+    return table[name]
+
+
+def _span(since: str, last: str) -> Span:
+    return Span(version(since), version(last) if last else None)
+
+
+def _default(part: str) -> tuple[Span, str]:
+    """From `0.6.0..0.19.1=0.9` or `0.20.0..=0.92`."""
+    span, _, value = part.partition("=")
+    since, _, last = span.partition("..")
+    return _span(since, last), value

@@ -1,0 +1,164 @@
+"""From findings to a plan: each remedy once, in the order to try it, without contradictions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from vllmdoctor.flags import Release
+from vllmdoctor.model import Outcome, RemedyVerdict, Step
+from vllmdoctor.remedies import Figures, prescribe
+
+# Advice that guides give for a cause whether or not it fits: shown when it is moot or harmful here.
+WELL_KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "kv-fragmentation": (
+            "enable-prefix-caching",
+            "lower-gpu-memory-utilization",
+            "split-traffic-by-length",
+        ),
+        "overload": ("lower-gpu-memory-utilization", "enable-prefix-caching", "rolling-restart"),
+        "head-of-line-blocking": ("enable-prefix-caching",),
+    }
+)
+
+# Two ways to turn one screw: never both in a plan.
+OPPOSITES = (
+    ("raise-gpu-memory-utilization", "lower-gpu-memory-utilization"),
+    ("raise-max-num-seqs", "lower-max-num-seqs"),
+    ("raise-max-num-batched-tokens", "lower-max-num-batched-tokens"),
+    ("fp8-kv-cache", "lower-gpu-memory-utilization"),
+)
+
+# What a remedy gains, coarsely: 0 removes the cause or adds capacity (the default), 1 stops waste or
+# eases a part of it, 2 sheds load, 3 buys time. From measured pairs: more KV comes before a cap on
+# requests, and the long-prefill threshold before a smaller token budget.
+GAIN: Mapping[str, int] = MappingProxyType(
+    {
+        "lower-max-num-seqs": 1,
+        "kv-watermark": 1,
+        "lower-max-num-batched-tokens": 1,
+        "lower-max-model-len": 1,
+        "priority-scheduling": 1,
+        "limit-admission": 2,
+        "raise-memory-limit": 3,
+        "rolling-restart": 3,
+    }
+)
+_FALL_BACK = 2  # from here on a remedy comes after all others, whatever it costs
+
+_ORDER: Mapping[RemedyVerdict, int] = MappingProxyType({"helps": 0, "unknown": 1, "moot": 2, "harmful": 3})
+
+RemediesOf = Callable[[Outcome], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A step with what ranks it: its finding's place and its own place in that finding's list."""
+
+    step: Step
+    finding: int
+    place: int
+
+    @property
+    def rank(self) -> tuple[int, int, int, int, int, int, str]:
+        gain = GAIN.get(self.step.slug, 0)
+        return (
+            _ORDER[self.step.verdict],
+            gain if gain >= _FALL_BACK else 0,
+            int(self.step.effort),
+            self.finding,
+            gain,
+            self.place,
+            self.step.slug,
+        )
+
+
+def make_plan(
+    findings: Sequence[Outcome], figures: Figures, version: Release, remedies_of: RemediesOf
+) -> tuple[Step, ...]:
+    """The steps for these findings, best first; moot and harmful advice comes last, with its reason.
+
+    Order: what helps, what may help, what does not; in each, live before restart before capacity,
+    then the finding that weighs most, then the predicted gain; shedding load and stop-gaps last.
+    `remedies_of` names the remedies of a finding, best first. Give the version as a range with the
+    engine "V0" where a release that has both engines runs the old one. Raises UnknownName for a
+    remedy that does not exist.
+    """
+    ordered = sorted(findings, key=_weight)
+    candidates = [
+        c
+        for place, finding in enumerate(ordered)
+        for c in _asked(place, finding, figures, version, remedies_of)
+    ]
+    merged = _merge(candidates)
+    kept = _without_opposites(merged)
+    steps = [c.step for c in sorted(kept, key=lambda c: c.rank)]
+    if any(s.verdict == "helps" and s.slug != "no-action" for s in steps):
+        steps = [s for s in steps if s.slug != "no-action"]
+    return tuple(steps)
+
+
+def _weight(finding: Outcome) -> tuple[bool, int, float, str]:
+    """Causes before their consequences, severe before mild, sure before unsure."""
+    return bool(finding.explained_by), -int(finding.severity), -finding.confidence, finding.slug
+
+
+def _asked(
+    index: int, finding: Outcome, figures: Figures, version: Release, remedies_of: RemediesOf
+) -> list[_Candidate]:
+    own = remedies_of(finding)
+    found = []
+    for place, slug in enumerate((*own, *WELL_KNOWN.get(finding.slug, ()))):
+        given = prescribe(slug, figures, version, finding)
+        if given is None or (slug not in own and given.verdict not in ("moot", "harmful")):
+            continue
+        found.append(_Candidate(given, index, place))
+    return found
+
+
+def _merge(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """One candidate a remedy: the first finding's; those that agree with it are treated as well."""
+    merged: dict[str, _Candidate] = {}
+    for new in candidates:
+        first = merged.get(new.step.slug)
+        if first is None:
+            merged[new.step.slug] = new
+        elif first.step.verdict == new.step.verdict:
+            treats = tuple(dict.fromkeys((*first.step.treats, *new.step.treats)))
+            merged[new.step.slug] = replace(first, step=replace(first.step, treats=treats))
+        elif _contradict(first.step, new.step):
+            merged[new.step.slug] = replace(first, step=_noting(first.step, new.step))
+        elif {first.step.verdict, new.step.verdict} == {"moot", "harmful"}:
+            merged[new.step.slug] = first if first.step.verdict == "harmful" else new
+        elif _ORDER[new.step.verdict] < _ORDER[first.step.verdict]:
+            merged[new.step.slug] = new
+    return list(merged.values())
+
+
+def _contradict(one: Step, other: Step) -> bool:
+    return {one.verdict, other.verdict} in ({"helps", "harmful"}, {"unknown", "harmful"})
+
+
+def _noting(kept: Step, other: Step) -> Step:
+    """The step that is kept, telling what the finding that weighs less would say."""
+    cause = ", ".join(other.treats)
+    note = f"for {cause} alone it is {'harmful' if other.verdict == 'harmful' else 'of use'}: {other.why}"
+    return replace(kept, tradeoff="; ".join(part for part in (kept.tradeoff, note) if part))
+
+
+def _without_opposites(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Of two ways to turn one screw the finding that weighs more decides; the other is told there."""
+    kept = {c.step.slug: c for c in candidates}
+    for one, other in OPPOSITES:
+        if one not in kept or other not in kept:
+            continue
+        pair = (kept[one], kept[other])
+        if any(c.step.verdict not in ("helps", "unknown") for c in pair):
+            continue
+        winner, loser = sorted(pair, key=lambda c: (_ORDER[c.step.verdict], c.finding, c.place))
+        cause = ", ".join(loser.step.treats)
+        note = f"{cause} asks for the opposite ({loser.step.slug}): {loser.step.why}"
+        tradeoff = "; ".join(part for part in (winner.step.tradeoff, note) if part)
+        kept[winner.step.slug] = replace(winner, step=replace(winner.step, tradeoff=tradeoff))
+        del kept[loser.step.slug]
+    return list(kept.values())

@@ -1,0 +1,120 @@
+"""The head of a report: the verdict in one box, and what was looked at."""
+
+import math
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from vllmdoctor.model import EngineReport, Outcome, Report, Symptom, Verdict
+from vllmdoctor.render.quantity import change, clock, duration, quantity
+from vllmdoctor.render.sheet import boxed, grid, indent, line, pairs, say, stack
+from vllmdoctor.render.steps import flag_line
+from vllmdoctor.render.words import COLORS, confidence, coverage, plural, verdict_words
+
+_NO_CAUSE = {
+    Verdict.HEALTHY: "nothing found",
+    Verdict.UNEXPLAINED: "no cause found",
+    Verdict.BLIND: "could not look",
+}
+
+
+def headline(report: Report) -> RenderableType:
+    """The box: verdict, one sentence, cause, certainty, since when, how much, what to do first."""
+    color = COLORS[report.verdict]
+    name, meaning = verdict_words(report.verdict, report.engines[:1])
+    parts: list[RenderableType] = [line((f"{name}", f"bold {color}"), f": {meaning}")]
+    if report.headline:
+        parts += [Text(), say(report.headline, "bold")]
+    rows = _rows(report)
+    if rows:
+        parts += [Text(), pairs(rows)]
+    return boxed(stack(parts), color)
+
+
+def looked_at(report: Report) -> RenderableType:
+    """Which server, which version, which time."""
+    server = [("target", line(report.target or "-"))]
+    models = sorted({e.model for e in report.engines if e.model})
+    if models:
+        server.append(("model", line(", ".join(models))))
+    origin = f" (from {report.version_origin})" if report.version_origin else ""
+    server.append(("version", line(f"vLLM {report.version}{origin}" if report.version else "not known")))
+    server.append(("seen", line(_window(report))))
+    return indent(pairs(server))
+
+
+def engines(report: Report) -> RenderableType:
+    """One line for each engine, worst first as the report has them."""
+    table = grid("left", "wrap", "left", "left")
+    for engine in report.engines:
+        name, _ = verdict_words(engine.verdict, (engine,))
+        cause = _slug_and_kind(engine.primary, engine.kind)
+        table.add_row(
+            say(name.lower(), COLORS[engine.verdict]),
+            line(f"engine {engine.engine or '-'}", (f"  {engine.instance}", "dim")),
+            line(cause or _NO_CAUSE.get(engine.verdict, "")),
+            say(confidence(engine.confidence) if cause else "", "dim"),
+        )
+    return indent(table)
+
+
+def _rows(report: Report) -> list[tuple[str, Text]]:
+    engine = report.engines[0] if report.engines else None
+    rows: list[tuple[str, Text]] = []
+    if report.primary:
+        slug = _slug_and_kind(report.primary, report.kind)
+        title = _title(engine, report.primary)
+        rows.append(("cause", line(title, (f" [{slug}]", "dim")) if title else line(slug)))
+        rows.append(("certainty", line(confidence(report.confidence))))
+    elif report.verdict is Verdict.HEALTHY:
+        rows.append(("certainty", line(f"as far as {coverage(*report.coverage)} could see")))
+    elif report.verdict is Verdict.BLIND:
+        rows.append(("could look", line(coverage(*report.coverage))))
+    if report.verdict in (Verdict.SICK, Verdict.UNEXPLAINED) or (report.primary and report.onset is not None):
+        rows.append(("since", line(_since(report))))
+    slow = [s for s in engine.symptoms if s.slow] if engine else []
+    rows += [("how much" if i == 0 else "", line(_how_much(s))) for i, s in enumerate(slow[:2])]
+    first = next((s for s in report.plan if s.verdict == "helps"), None)
+    if first:
+        flags = flag_line(first)
+        rows.append(("do first", line(first.title or first.action, (f"  {flags}", "bold") if flags else "")))
+    return rows
+
+
+def _title(engine: EngineReport | None, slug: str) -> str:
+    outcomes: tuple[Outcome, ...] = engine.outcomes if engine else ()
+    return next((o.title for o in outcomes if o.slug == slug), "")
+
+
+def _slug_and_kind(slug: str, kind: str) -> str:
+    return f"{slug}, {kind}" if slug and kind else slug
+
+
+def _since(report: Report) -> str:
+    onset = report.onset
+    if onset is None or math.isnan(onset):
+        return "its beginning could not be dated"
+    if onset <= report.start:
+        return f"before the data begins ({clock(report.start)} UTC)"
+    return f"{clock(onset)} UTC, {duration(report.end - onset)} before the end of the data"
+
+
+def _how_much(symptom: Symptom) -> str:
+    text = (
+        f"{symptom.title}: {quantity(symptom.before, symptom.unit)} -> {quantity(symptom.now, symptom.unit)}"
+    )
+    if math.isfinite(symptom.ratio):
+        text += f" ({change(symptom.ratio)})"
+    slope = symptom.slope_per_hour
+    if slope is not None and math.isfinite(slope) and slope:
+        text += f", {'rising' if slope > 0 else 'falling'} {quantity(abs(slope), 'ratio')} per hour"
+    return text
+
+
+def _window(report: Report) -> str:
+    length = duration(report.end - report.start)
+    text = f"{clock(report.start)} to {clock(report.end, report.start)} UTC ({length}), "
+    text += plural(report.scrapes, "scrape")
+    if report.scrapes > 1 and report.interval > 0:
+        text += f", one every {quantity(report.interval, 's')}"
+    return text

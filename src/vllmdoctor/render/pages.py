@@ -1,0 +1,93 @@
+"""Small pages of other commands: examples, rules, signals, a runbook page, an error.
+
+Plain rows in, text out; rich is loaded when it is called for.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+from vllmdoctor.render.words import harmless, plural
+
+SEVERITY_STYLES = {"critical": "red", "warning": "yellow", "info": "cyan"}
+
+
+def examples(
+    rows: Iterable[tuple[str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
+) -> str:
+    """The bundled recordings: (name, one line)."""
+    from vllmdoctor.render.sheet import grid, line, paint, say
+
+    table = grid("left", "wrap")
+    for name, about in rows:
+        table.add_row(say(name, "bold"), say(about))
+    hint = line(("\nvllmdoctor diagnose example:NAME", "dim"))
+    return paint([table, hint], width=width, color=color, encoding=encoding)
+
+
+def rules(
+    rows: Iterable[tuple[str, str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
+) -> str:
+    """The causes that are looked for: (slug, severity's name, one line)."""
+    from vllmdoctor.render.sheet import grid, paint, say
+
+    table = grid("left", "left", "wrap")
+    for slug, severity, about in rows:
+        table.add_row(say(slug, "bold"), say(severity, SEVERITY_STYLES.get(severity, "")), say(about))
+    return paint([table], width=width, color=color, encoding=encoding)
+
+
+def signals(
+    found: Sequence[tuple[str, str, str]],
+    absent: Sequence[tuple[str, str]] = (),
+    unclaimed: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    *,
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """The signals of a server: found (signal, the name it was found under, what it is), absent (signal, why),
+    series of vLLM that no signal claims, and notes on renamed ones."""
+    from vllmdoctor.render.sheet import grid, heading, indent, paint, say
+
+    parts: list[RenderableType] = []
+    if found:
+        table = grid("left", "wrap", "wrap")
+        for signal, name, about in found:
+            table.add_row(say(signal, "bold"), say(name), say(about, "dim"))
+        parts += [heading("SIGNALS", plural(len(found), "found name")), indent(table)]
+    if absent:
+        table = grid("left", "wrap")
+        for signal, why in absent:
+            table.add_row(say(signal), say(why, "dim"))
+        parts += [heading("ABSENT", "absence is never read as 0"), indent(table)]
+    if unclaimed:
+        parts.append(heading("UNCLAIMED", "metrics of vLLM that nothing here reads"))
+        parts += [indent(say(name)) for name in unclaimed]
+    if notes:
+        parts.append(heading("NOTES"))
+        parts += [indent(say(note)) for note in notes]
+    return paint(parts, width=width, color=color, encoding=encoding).lstrip("\n")
+
+
+def runbook(markdown: str, *, width: int = 100, color: bool = False, encoding: str = "utf-8") -> str:
+    """A page of the runbook, laid out for the terminal; links are shown in full, to be copied."""
+    from rich.markdown import Markdown
+
+    from vllmdoctor.render.sheet import paint
+
+    text = "\n".join(harmless(each) for each in markdown.splitlines())
+    page = Markdown(text, hyperlinks=False, code_theme="ansi_dark", justify="left")
+    return paint([page], width=min(width, 100), color=color, encoding=encoding)
+
+
+def error(message: str, hint: str = "", *, color: bool = False, encoding: str = "utf-8") -> str:
+    """One line of what is wrong, and one of what to do; without rich, so that failing is fast."""
+    bold, red, plain = ("\x1b[1m", "\x1b[1;31m", "\x1b[0m") if color else ("", "", "")
+    lines = [f"{red}vllmdoctor:{plain} {harmless(message)}"]
+    if hint:
+        lines.append(f"  {bold}hint:{plain} {harmless(hint)}")
+    return ("\n".join(lines) + "\n").encode(encoding, "backslashreplace").decode(encoding)

@@ -1,0 +1,50 @@
+"""Fast start is a promise: what a command does not need, it does not load."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"pandas", "numpy", "httpx", "kubernetes", "pynvml", "prometheus_client", "prometheus_api_client"}
+PROBE = """
+import json, sys
+from vllmdoctor.cli import main
+sys.argv[0] = "vllmdoctor"
+code = 0
+try:
+    code = main() or 0
+except SystemExit as end:
+    code = end.code or 0
+print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})]), file=sys.stderr)
+"""
+
+
+def loaded(*arguments: str) -> tuple[int, set[str]]:
+    """The exit code of a command and the top-level modules it ended with."""
+    done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    return code, set(modules)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("diagnose", "--help"),
+        ("record", "--help"),
+        ("explain", "kv-fragmentation"),
+        ("examples",),
+    ],
+)
+def test_a_command_that_reads_no_data_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    code, modules = loaded(*arguments)
+
+    assert (code, modules & HEAVY) == (0, set())
+
+
+def test_a_missing_file_is_said_before_anything_heavy_is_loaded() -> None:
+    code, modules = loaded("diagnose", "no-such-file.rec")
+
+    assert code in (2, 3)
+    assert modules & {"pandas", "httpx"} == set()
