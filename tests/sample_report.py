@@ -370,9 +370,9 @@ HEALTHY_ENGINE = EngineReport(
     version="0.32.0",
     verdict=Verdict.HEALTHY,
     headline="The server does what it is asked: 202 tokens/s, nothing waits, first tokens after 67 ms.",
-    primary="",
+    primary="healthy",
     kind="",
-    confidence=0.0,
+    confidence=0.86,
     onset=None,
     symptoms=(
         Symptom(
@@ -400,16 +400,23 @@ HEALTHY_ENGINE = EngineReport(
             False,
         ),
         Symptom(
-            "error-rate",
-            "requests rejected",
-            NAN,
-            NAN,
-            "1/s",
-            NAN,
-            1.5,
+            "queue",
+            "time in the queue (mean)",
+            0.000045,
+            0.00006,
+            "s",
+            0.76,
+            1.0,
             ">",
             "the first 60 s under load",
-            None,
+            False,
+            absolute=True,
+        ),
+        Symptom(
+            "rejections", "rejections", NAN, NAN, "1/s", NAN, 1.5, ">", "the first 60 s under load", None
+        ),
+        Symptom(
+            "demand", "arriving requests", 2.53, 2.35, "1/s", 1.08, NAN, "", "the first 60 s under load", None
         ),
     ),
     outcomes=(
@@ -458,9 +465,9 @@ HEALTHY = Report(
     version_origin="/version",
     verdict=Verdict.HEALTHY,
     headline=HEALTHY_ENGINE.headline,
-    primary="",
+    primary="healthy",
     kind="",
-    confidence=0.0,
+    confidence=0.86,
     onset=None,
     compared="the last 60 s under load with the first 60 s under load of this recording, per unit"
     " of offered work",
@@ -705,7 +712,7 @@ BLIND_ENGINE = EngineReport(
     version="",
     verdict=Verdict.BLIND,
     headline="Two scrapes of an idle server, and most of vLLM's metrics are switched off.",
-    primary="",
+    primary="blind",
     kind="",
     confidence=0.0,
     onset=None,
@@ -731,7 +738,7 @@ BLIND = Report(
     version_origin="",
     verdict=Verdict.BLIND,
     headline=BLIND_ENGINE.headline,
-    primary="",
+    primary="blind",
     kind="",
     confidence=0.0,
     onset=None,

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 from typer.main import get_command
 
-from vllmdoctor import cli
+from vllmdoctor import cli, symptoms
+from vllmdoctor.case import Limit
 from vllmdoctor.rules import all_rules
 
 ROOT = Path(__file__).parents[1]
@@ -122,6 +123,15 @@ def test_every_rule_is_in_the_readme_and_among_the_thresholds(slug: str) -> None
 )
 def test_the_readme_leads_to_every_page(name: str) -> None:
     assert f"docs/{name}.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_source_of_a_limit_is_explained() -> None:
+    slow = [value for value in vars(symptoms).values() if isinstance(value, Limit)]
+    sources = {limit.source for limit in (*slow, *(v for one in all_rules() for v in one.limits.values()))}
+
+    text = (ROOT / "docs" / "thresholds.md").read_text(encoding="utf-8")
+
+    assert {source for source in sources if f"| {source} |" not in text.split("## The limits")[0]} == set()
 
 
 # Written so that this file does not contain what it looks for.

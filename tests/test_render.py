@@ -113,7 +113,8 @@ def test_a_rule_that_cannot_tell_says_what_is_missing() -> None:
 def test_a_healthy_report_is_short_and_says_how_far_it_could_see() -> None:
     text = render(HEALTHY, "text")
 
-    assert "as far as 9 of 11 rules could see" in text
+    assert "likely (86 %), as far as 9 of 11 rules could see" in text
+    assert "│ cause" not in text
     assert "WHAT TO DO" not in text
     assert len(text.splitlines()) < 45
 
@@ -209,7 +210,7 @@ numbers = st.one_of(
 )
 maybe = st.none() | numbers
 units = st.sampled_from(
-    ["ratio", "s", "bytes", "bytes/s", "tokens", "requests", "1/s", "Hz", "celsius", ""]
+    ["ratio", "ratio/h", "x", "h", "s", "bytes", "bytes/s", "tokens", "requests", "1/s", "Hz", "celsius", ""]
 ) | (words)
 
 
@@ -434,6 +435,9 @@ def test_importing_the_renderer_does_not_load_rich() -> None:
         (83.0, "celsius", "83 °C"),
         (699.7, "W", "700 W"),
         (2.891, "", "2.89"),
+        (1.1, "x", "1.1x"),
+        (0.067, "h", "4 min 1 s"),
+        (0.1, "ratio/h", "10 % per hour"),
         (-0.319, "ratio", "-31.9 %"),
         (NAN, "s", NOT_SEEN),
         (INF, "s", "infinite"),
@@ -541,6 +545,7 @@ def test_the_small_pages_are_plain_tables() -> None:
         ["renamed"],
         width=80,
     )
+    assert pages.examples([("a", "b")]).endswith("\n\nvllmdoctor diagnose example:NAME\n")
     for piece in ("vllm:kv_cache_usage_perc", "since 0.11.1", "vllm:new_thing", "renamed"):
         assert piece in text
 

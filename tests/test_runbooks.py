@@ -86,6 +86,13 @@ def test_shell_commands_can_be_parsed_and_use_only_the_agreed_variables(slug: st
         assert set(re.findall(r"\$\{?([A-Z_]+)", block)) <= {"URL", "NS", "DEPLOY", "MODEL"}
 
 
+@pytest.mark.parametrize("slug", PAGES)
+def test_a_command_fits_the_terminal_so_that_it_can_be_copied_from_it(slug: str) -> None:
+    commands = "".join(blocks(source(slug), "sh") + blocks(source(slug), "promql"))
+
+    assert [line for line in commands.splitlines() if len(line) > 96] == []
+
+
 @pytest.mark.parametrize("slug", CAUSES)
 def test_a_cause_can_be_confirmed_by_hand(slug: str) -> None:
     section = runbook.section(slug, "Confirm it")

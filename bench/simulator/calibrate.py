@@ -1,9 +1,9 @@
-"""Model against reality: ``python bench/simulator/calibrate.py TRACES``.
+"""Model against reality: ``python -m bench.simulator.calibrate TRACES``.
 
 TRACES holds recordings of a real server (folders with trace.om.gz, requests.csv.gz, meta.json).
-The step-time model is fitted to all recordings at once, with one speed of the host for each
-(``--fit all``), to each by itself (``self``) or to one of them (its name); then every recording's arrivals are replayed; the table compares what both servers' own metrics
-say over the same window.
+The step-time model is fitted to all recordings at once, with one speed of the (shared) host for
+each (``--fit all``), or to one of them (its name). Then every recording's arrivals are replayed,
+and the table compares what both servers' own metrics say over the same window.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ import gzip
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from summary import Period, Summary
+from bench.simulator.summary import Period, Summary
 
 from vllmdoctor.simulator import Page, Server, StepModel
 from vllmdoctor.simulator.fit import BusyInterval, fit_step_model
 from vllmdoctor.simulator.replay import replay
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 WINDOW_S = (5.0, 240.0)
+Meta = dict[str, Any]
 
 
 def recorded_pages(folder: Path, start_s: float) -> Iterator[Page]:
@@ -33,8 +37,8 @@ def recorded_pages(folder: Path, start_s: float) -> Iterator[Page]:
     with gzip.open(folder / "trace.om.gz", "rt", encoding="utf-8") as lines:
         for text in lines:
             if text.startswith(("vllm:", "http_requests")):
-                key, value, time_s = text.rsplit(" ", 2)
-                pages[float(time_s)][key] = float(value)
+                key, value, stamp = text.rsplit(" ", 2)
+                pages[float(stamp)][key] = float(value)
     for time_s in sorted(pages):
         yield Page(time_s - start_s, "real", pages[time_s])
 
@@ -43,15 +47,18 @@ def requests(folder: Path) -> list[tuple[float, int, int]]:
     """(sent [s], prompt, output); unfinished ones would have used their max_tokens."""
     with gzip.open(folder / "requests.csv.gz", "rt", encoding="utf-8") as lines:
         return [
-            (float(row["t"]), int(row["prompt_tokens"]), int(row["out_tokens"] or row["max_tokens"])
-             or int(row["max_tokens"]))  # fmt: skip
+            (
+                float(row["t"]),
+                int(row["prompt_tokens"]),
+                int(row["out_tokens"] or row["max_tokens"]) or int(row["max_tokens"]),
+            )
             for row in csv.DictReader(lines)
         ]
 
 
-def server_of(meta: dict[str, object]) -> Server:
+def server_of(meta: Meta) -> Server:
     """The simulated server with the recording's flags."""
-    arguments = [str(each) for each in meta["server_args"]]  # type: ignore[attr-defined]
+    arguments = [str(each) for each in meta["server_args"]]
 
     def flag(name: str, default: int) -> int:
         return int(arguments[arguments.index(name) + 1]) if name in arguments else default
@@ -69,9 +76,9 @@ def server_of(meta: dict[str, object]) -> Server:
     )
 
 
-def prefix_of(meta: dict[str, object]) -> int:
+def prefix_of(meta: Meta) -> int:
     """Tokens all prompts of a recording share."""
-    classes = meta["workload"]["classes"]  # type: ignore[index]
+    classes = meta["workload"]["classes"]
     return max(int(each.get("prefix", 0)) for each in classes)
 
 
@@ -164,45 +171,52 @@ def measured(pages: Iterable[Page]) -> dict[str, float]:
     }
 
 
+COMPARED = ("gen/s", "run", "wait", "preempt", "ttft50", "ttft95", "itl ms")
+SMALL = {"run": 0.5, "wait": 1.0, "preempt": 5.0}
+"""Differences that do not matter whatever their ratio."""
+
+
+def row(name: str, there: dict[str, float], here: dict[str, float]) -> tuple[str, int]:
+    """A line of the table (``real/model``, ``!`` where they disagree) and how many agree."""
+    cells, good = [], 0
+    for key in COMPARED:
+        gap = abs(here[key] - there[key])
+        agrees = gap <= 0.25 * abs(there[key]) or gap <= SMALL.get(key, 0.0)
+        good += agrees
+        cells.append(f"{there[key]:.3g}/{here[key]:.3g}{'' if agrees else '!'}".rjust(15))
+    return f"{name:22}{''.join(cells)}", good
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", type=Path)
-    parser.add_argument("--fit", default="all", help="all, self, or a recording to fit to")
+    parser.add_argument("--fit", default="all", help="all, or the recording to fit to")
     options = parser.parse_args()
     folders = sorted(each.parent for each in options.traces.glob("*/trace.om.gz"))
     work: dict[str, list[BusyInterval]] = {}
-    metas: dict[str, dict[str, object]] = {}
+    metas: dict[str, Meta] = {}
     real: dict[str, list[Page]] = {}
     for folder in folders:
-        metas[folder.name] = meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        real[folder.name] = list(recorded_pages(folder, float(meta["t0_unix"])))  # type: ignore[arg-type]
-        cached = prefix_of(meta) if server_of(meta).enable_prefix_caching else 0
-        work[folder.name] = busy_intervals(
-            real[folder.name], server_of(meta).kv_tokens, requests(folder), cached
-        )
-    models = fit_all(work) if options.fit == "all" else {n: fit_step_model(work[n]) for n in work}
-    good = total = 0
+        name = folder.name
+        metas[name] = meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        real[name] = list(recorded_pages(folder, float(meta["t0_unix"])))
+        server = server_of(meta)
+        cached = prefix_of(meta) if server.enable_prefix_caching else 0
+        work[name] = busy_intervals(real[name], server.kv_tokens, requests(folder), cached)
+    models = fit_all(work) if options.fit == "all" else dict.fromkeys(work, fit_step_model(work[options.fit]))
+    print(" " * 22 + "".join(key.rjust(15) for key in COMPARED) + "   (real/model)")
+    good = 0
     for folder in folders:
         name = folder.name
-        model = models[name if options.fit in ("all", "self") else options.fit]
-        prefix = prefix_of(metas[name])
+        arrivals, server = requests(folder), server_of(metas[name])
         simulated = replay(
-            requests(folder), server_of(metas[name]), model, duration_s=WINDOW_S[1], prefix_tokens=prefix
+            arrivals, server, models[name], duration_s=WINDOW_S[1], prefix_tokens=prefix_of(metas[name])
         )
-        there, here = measured(real[name]), measured(simulated)
-        print(
-            f"{name}: base {1e3 * model.base_s:.2f} ms, prefill {1e6 * model.per_prefill_token_s:.0f} us, "
-            f"seq {1e6 * model.per_decode_seq_s:.0f} us, context {1e9 * model.per_context_token_s:.1f} ns, pair {1e9 * model.per_prefill_pair_s:.1f} ns, {len(work[name])} intervals"
-        )
-        for key in there:
-            a, b = there[key], here[key]
-            off = (b - a) / a if a > 1e-9 else 0.0 if b < 1e-9 else float("inf")
-            within = abs(off) <= 0.25 or abs(b - a) <= {"wait": 1.0, "preempt": 5, "run": 0.5, "kv": 0.02}.get(key, 0)
-            if key in ("gen/s", "run", "wait", "preempt", "ttft50", "ttft95"):
-                good, total = good + within, total + 1
-            print(f"    {key:8} real {a:9.3f}  model {b:9.3f}  {100 * off:+7.1f} %{'' if within else '  !'}")
-    print(f"{good} of {total} within 25 % (or the smallest step that matters)")
+        text, agreeing = row(name, measured(real[name]), measured(simulated))
+        good += agreeing
+        print(f"{text}   base {1e3 * models[name].base_s:.1f} ms", flush=True)
+    print(f"{good} of {len(folders) * len(COMPARED)} within 25 %, or too close to matter")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Picture of a scenario before and after its onset: ``python bench/simulator/summary.py [NAME...]``.
+"""Picture of a scenario before and after its onset: ``python -m bench.simulator.summary [NAME...]``.
 
 Physical plausibility check: rates per second, latencies in seconds, one line per period.
 ``--hourly`` prints every hour; ``--seeds 1,2`` repeats.
@@ -152,13 +152,19 @@ def picture(name: str, seed: int, hourly: bool) -> list[str]:
     summary = Summary()
     for page in simulate(SCENARIOS[name], seed=seed):
         since_s = page.time_s - setup.start_unix_s
-        label = f"h{int(since_s // 3600):02}" if hourly else (
-            "before" if since_s < middle_s else "after" if since_s < middle_s + 2 * 3600 else "late")  # fmt: skip
+        if hourly:
+            label = f"h{int(since_s // 3600):02}"
+        elif since_s < middle_s:
+            label = "before"
+        else:
+            label = "after" if since_s < middle_s + 2 * 3600 else "late"
         summary.add(page, periods[label])
     took_s = time.perf_counter() - began
     rows = [line(f"{name}-{seed}", label, period) for label, period in periods.items()]
-    rows.append(f"    {known['label']} {known['kind']} {known['version']} interval {setup.scrape.interval_s:.0f}"
-                f" onset {middle_s / 3600:.1f} h of {setup.duration_s / 3600:.1f} h, {took_s:.1f} s")  # fmt: skip
+    rows.append(
+        f"    {known['label']} {known['kind']} {known['version']}, interval {setup.scrape.interval_s:.0f} s,"
+        f" onset {middle_s / 3600:.1f} h of {setup.duration_s / 3600:.1f} h, took {took_s:.1f} s"
+    )
     return rows
 
 

@@ -38,6 +38,11 @@ class Onset:
 
 
 @dataclass(frozen=True, slots=True)
+class Felt:
+    """Yielded by a rule whose evidence is itself what users feel now: no comparison is needed to call it slow."""
+
+
+@dataclass(frozen=True, slots=True)
 class CannotTell:
     """Yielded by a rule whose signals are there but do not suffice, with the reason."""
 

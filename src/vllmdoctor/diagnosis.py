@@ -157,7 +157,7 @@ def verdict_of(slow: bool | None, outcomes: Iterable[Outcome], blind: bool) -> V
 
 def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFound) -> EngineReport:
     frame = case.frame
-    slow = is_slow(case.symptoms)
+    slow = True if any(o.felt for o in outcomes) else is_slow(case.symptoms)
     well = next((o for o in outcomes if o.status is Status.FOUND and o.slug in WELL), None)
     blind = sum(frame.has(s) for s in CORE) < 3 or not case.windows.now.any()
     verdict = verdict_of(slow if well is None else False, outcomes, blind)

@@ -80,6 +80,9 @@ def _pool_tokens(facts: Mapping[str, Fact]) -> Fact | None:
     if math.isnan(blocks * size):
         return None
     origin = "num_gpu_blocks x block_size (too high for hybrid models)"
+    # the label is the sum over data-parallel engines, repeated on each engine's series
+    engines = _number(facts, "data_parallel_size")
+    size = size / engines if engines > 1 else size
     return Fact("pool_tokens", blocks * size, origin, facts["num_gpu_blocks"].instance)
 
 

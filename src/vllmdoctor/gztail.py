@@ -27,29 +27,36 @@ def inflate(chunks: Iterable[bytes], trouble: Callable[[str], None]) -> Iterator
     A stream that ends early or is damaged gives what could be read; `trouble` is then called
     once with what is wrong with it.
     """
-    inflater = zlib.decompressobj(_GZIP)
-    fresh = True
+    inflater, fresh = zlib.decompressobj(_GZIP), True
     for chunk in chunks:
         data = chunk
-        while data:
-            if fresh and not data.strip(b"\0"):
-                break  # padding after the last member
-            fresh = False
+        while data := (data.lstrip(b"\0") if fresh else data):  # zeros may stand between members
+            before, fresh = inflater.copy(), False
             try:
                 piece = inflater.decompress(data, _MOST_AT_ONCE)
             except zlib.error:
+                yield _up_to_damage(before, data)
                 trouble("the gzip data is damaged")
                 return
-            if piece:
-                yield piece
+            yield piece
             data = inflater.unconsumed_tail
             if inflater.eof:
                 data = inflater.unused_data
                 inflater, fresh = zlib.decompressobj(_GZIP), True
     if not fresh:
-        if rest := inflater.flush():
-            yield rest
+        yield inflater.flush()
         trouble("the gzip data ends in the middle")
+
+
+def _up_to_damage(inflater: "zlib._Decompress", data: bytes) -> bytes:
+    """What `data` gives before its first damaged byte: an error in one call loses all of that call."""
+    found = bytearray()
+    for at in range(len(data)):
+        try:
+            found += inflater.decompress(data[at : at + 1])
+        except zlib.error:
+            break
+    return bytes(found)
 
 
 class Deflater:
@@ -78,14 +85,9 @@ def finish_member(path: Path) -> None:
     end = len(data)
     while start < len(data) and (end := data.rfind(_FLUSHED, start, end)) >= 0:
         end += len(_FLUSHED)
-        raw = zlib.decompressobj(_RAW)
-        try:
-            text = raw.decompress(data[start + _HEADER_SIZE : end] + _LAST_BLOCK)
-        except zlib.error:
-            raw = zlib.decompressobj(_RAW)
-        if raw.eof and not raw.unused_data:
-            size = (len(text) % 2**32).to_bytes(4, "little")
-            _replace_tail(path, end, _LAST_BLOCK + zlib.crc32(text).to_bytes(4, "little") + size)
+        trailer = _trailer(data[start + _HEADER_SIZE : end] + _LAST_BLOCK)
+        if trailer:
+            _replace_tail(path, end, _LAST_BLOCK + trailer)
             return
         end -= 1  # those four bytes stood there by chance
     if readable:
@@ -93,12 +95,27 @@ def finish_member(path: Path) -> None:
     _replace_tail(path, start, b"")
 
 
+def _trailer(body: bytes) -> bytes:
+    """Checksum and size of what a whole deflate stream unpacks to; empty where it is none."""
+    raw, checksum, size = zlib.decompressobj(_RAW), 0, 0
+    try:
+        while body and not raw.eof:
+            text = raw.decompress(body, _MOST_AT_ONCE)
+            checksum, size = zlib.crc32(text, checksum), size + len(text)
+            body = raw.unconsumed_tail
+    except zlib.error:
+        return b""
+    whole = raw.eof and not raw.unused_data
+    return checksum.to_bytes(4, "little") + (size % 2**32).to_bytes(4, "little") if whole else b""
+
+
 def _unfinished(path: Path, data: bytes) -> tuple[int, bool]:
     """Where the member starts that does not end (else the size of `data`), and whether it has text."""
     start = 0
-    while start < len(data):
+    while data[start:].strip(b"\0"):
         inflater = zlib.decompressobj(_GZIP)
-        rest, readable = data[start:], False
+        rest, readable = data[start:].lstrip(b"\0"), False
+        start = len(data) - len(rest)
         try:
             while rest and not inflater.eof:
                 readable = bool(inflater.decompress(rest, _MOST_AT_ONCE)) or readable
@@ -108,7 +125,7 @@ def _unfinished(path: Path, data: bytes) -> tuple[int, bool]:
         if not inflater.eof:
             return start, readable
         start = len(data) - len(inflater.unused_data)
-    return start, False
+    return len(data), False
 
 
 def _replace_tail(path: Path, at: int, tail: bytes) -> None:

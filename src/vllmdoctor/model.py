@@ -7,7 +7,7 @@ GiB or local time.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Literal
 
@@ -143,7 +143,7 @@ class Outcome:
     `kind` names a sub-kind or mechanism ("kv-bound"), `summary` is one sentence with numbers,
     `reason` says why the rule cannot tell. `onset` is unix seconds, `share` the part of the
     decline (0..1) that this cause explains where that can be computed. `explained_by` names the
-    finding that this one is a consequence of.
+    finding that this one is a consequence of. `felt`: the evidence itself is what users feel now.
     """
 
     slug: str
@@ -159,7 +159,7 @@ class Outcome:
     onset: float | None = None
     share: float | None = None
     explained_by: str = ""
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    felt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,16 +167,21 @@ class _Scrapes:
         keys = tuple(snapshot.values)
         if keys != self._last:
             absent = array("d", [math.nan]) * len(self._times)
-            self._order = [self._columns.setdefault(key, absent[:]) for key in keys]
+            names = [canonical(key) for key in keys]
+            last = {series: at for at, series in enumerate(names)}  # spelled twice: the last counts
+            self._order = [
+                self._columns.setdefault(series, absent[:]) if last[series] == at else array("d")
+                for at, series in enumerate(names)
+            ]
             self._last = keys
         for column, value in zip(self._order, snapshot.values.values(), strict=True):
             column.append(value)
         self._times.append(snapshot.time)
-        if len(self._order) < len(self._columns):
+        if len(keys) < len(self._columns):
             self._level()
 
     def pieces(self) -> Iterator[tuple[str, Piece]]:
-        """Each series as the target spells it, with a copy of its column; all share their times."""
+        """Each series with a copy of its column; all share their times."""
         self._level()
         times = np.array(self._times)
         for key, column in self._columns.items():

@@ -195,7 +195,7 @@ def _spell(value: float | None) -> float | int | str | None:
         return None
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    return int(value) if abs(value) < 1e15 and value == int(value) else value
 
 
 def _number(value: object) -> float | None:

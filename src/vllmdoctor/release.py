@@ -92,19 +92,20 @@ class VersionRange:
     origin: str = "inferred from the metric set"
 
     @property
-    def words(self) -> str:
-        """In words: "0.12-0.14.1 (inferred from the metric set)"."""
+    def span(self) -> str:
+        """The releases alone: "0.12-0.14.1", "0.32 or newer", "unknown"."""
         if self.low is None and self.high is None:
             return "unknown"
-        if self.low is None and self.high is not None:
-            span = f"{self.high} or older"
-        elif self.low is not None and self.high is None:
-            span = f"{short(self.low)} or newer"
-        elif self.low == self.high:
-            span = str(self.low)
-        else:
-            span = f"{short(self.low) if self.low else ''}-{self.high}"
-        return f"{span} ({self.origin})"
+        if self.low is None:
+            return f"{self.high} or older"
+        if self.high is None:
+            return f"{short(self.low)} or newer"
+        return str(self.low) if self.low == self.high else f"{short(self.low)}-{self.high}"
+
+    @property
+    def words(self) -> str:
+        """In words, with where it comes from: "0.12-0.14.1 (inferred from the metric set)"."""
+        return "unknown" if self.span == "unknown" else f"{self.span} ({self.origin})"
 
     def __str__(self) -> str:
         return self.words

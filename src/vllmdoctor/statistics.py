@@ -144,16 +144,23 @@ def change(y: FloatArray, *, margin: int = 4) -> Change | None:
     if float(ramp[best_ramp]) < 0.9 * best:
         best, split, shape = float(ramp[best_ramp]), int(starts[best_ramp]), "ramp"
     head = v[: max(split, margin)]
-    after = v[split:] if shape == "step" else v[-max(margin, n // 10) :]
     before = float(np.median(head))
-    return Change(
-        index=int(at[split]),
-        before=before,
-        after=float(np.median(after)),
-        shape=shape,
-        gain=1 - best / total,
-        noise=float(np.median(np.abs(head - before))) * 1.4826,
-    )
+    after = float(np.median(v[split:] if shape == "step" else v[-max(margin, n // 10) :]))
+    noise = float(np.median(np.abs(head - before))) * 1.4826
+    if shape == "ramp" and after != before:
+        split = _bend(v, before, after, noise)
+    return Change(int(at[split]), before, after, shape, 1 - best / total, noise)
+
+
+def _bend(v: FloatArray, before: float, after: float, noise: float) -> int:
+    """Where a ramp leaves its old level: the last point near it before half the way is gone.
+
+    The fitted hinge lies too early when the ramp ends in a new plateau.
+    """
+    way = (v - before) / (after - before)
+    half = int(np.argmax(way >= 0.5))
+    near = np.flatnonzero(way[: half + 1] <= max(0.1, noise / abs(after - before)))
+    return int(near[-1]) if near.size else half
 
 
 def worst_fall(y: FloatArray, pieces: list[slice], *, gain: float) -> Change | None:

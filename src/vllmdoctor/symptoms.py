@@ -6,6 +6,7 @@ that rises with a bigger batch must not either. Sources of the limits: the degra
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +19,9 @@ from vllmdoctor.vitals import Mask, Vitals
 RUNBOOK = "runbook"
 THROUGHPUT = Limit(0.80, "ratio", "the runbook alerts when 30 minutes fall below 0.8 of the rate before", RUNBOOK)
 LATENCY = Limit(1.5, "ratio", "a latency half as long again is felt by users", "guidance")
+UNDATED = Limit(3.0, "ratio", "without a moment at which it changed, only a gross difference counts", "vllmdoctor")
 DECODE = Limit(1.3, "ratio", "a decode step takes the same time for the same batch", "degradation guide")
 QUEUE_S = Limit(1.0, "s", "a second in the queue is what interactive users notice", "guidance")
-TAIL = Limit(8.0, "x the median", "no healthy recording came near", "real traces")
 STANDING = Limit(0.6, "ratio", "bursts drain; a queue that stands does not", "vllmdoctor")
 SHORT_S = 2 * 3600.0  # histories shorter than this have no daily rhythm to compare with
 NOW_S = 3600.0  # the runbook's window
@@ -167,17 +168,33 @@ def _throughput(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     )
 
 
+def _highest_before(compared: Windows, measure: Callable[[Mask], float]) -> float:
+    """The highest value in earlier windows as long as "now", up to the onset; NaN with fewer than three.
+
+    Traffic that comes in bursts has slow hours by nature: only what exceeds them is a decline.
+    """
+    length = int(compared.now.sum())
+    end = int(np.flatnonzero(compared.now)[0]) if length else 0
+    if compared.onset is not None and compared.before.any():
+        end = int(np.flatnonzero(compared.before)[-1]) + 1
+    values = []
+    for start in range(end - length, -1, -length) if length else ():
+        mask = np.zeros(compared.now.size, np.bool_)
+        mask[start : start + length] = True
+        values.append(measure(mask))
+    known = [x for x in values if not math.isnan(x)]
+    return max(known) if len(known) >= 3 else math.nan
+
+
 def _tail(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
-    """TTFT p95: slow when it left its baseline, or when it is far from the median and long."""
+    """TTFT p95 now and before."""
     now, before = vitals.quantile("ttft", 0.95, compared.now)[0], vitals.quantile("ttft", 0.95, compared.before)[0]
-    median = vitals.quantile("ttft", 0.5, compared.now)[0]
     r = ratio(now, before)
-    risen = r > LATENCY.value and now - before > 0.5
-    # bursts that queue and drain have long tails by nature: only a tail without a queue is odd by itself
-    queued = vitals.waiting_share(compared.now) > 0.05
-    far = now > TAIL.value * median and now - median > 0.5 and not queued
-    slow = None if math.isnan(now) else bool(risen or far)
-    return _finish("tail", "time to first token (p95)", now, before, "s", r, LATENCY, ">", compared, slow, vitals, found)
+    # two gates again, and beyond what the traffic's own slow hours were
+    usual = _highest_before(compared, lambda mask: vitals.quantile("ttft", 0.95, mask)[0])
+    limit = LATENCY if compared.onset is not None else UNDATED
+    slow = None if math.isnan(r) else bool(r > limit.value and now - before > 0.5 and not now <= 1.1 * usual)
+    return _finish("tail", "time to first token (p95)", now, before, "s", r, limit, ">", compared, slow, vitals, found)
 
 
 def _symptom(
@@ -200,8 +217,10 @@ def _latency(name: str, title: str, vitals: Vitals, compared: Windows, found: Si
     now, before = vitals.mean("ttft", compared.now), vitals.mean("ttft", compared.before)
     r = ratio(now, before)
     # two gates: half as long again, and long enough for a person to notice
-    slow = None if math.isnan(r) else r > LATENCY.value and now - before > 0.1
-    return _finish(name, title, now, before, "s", r, LATENCY, ">", compared, slow, vitals, found)
+    usual = _highest_before(compared, lambda mask: vitals.mean("ttft", mask))
+    limit = LATENCY if compared.onset is not None else UNDATED
+    slow = None if math.isnan(r) else bool(r > limit.value and now - before > 0.1 and not now <= 1.1 * usual)
+    return _finish(name, title, now, before, "s", r, limit, ">", compared, slow, vitals, found)
 
 
 def _queue(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:

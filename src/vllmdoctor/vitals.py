@@ -280,6 +280,11 @@ class Vitals:
         queued = self.inside(times, mask) & (waiting > 0) & np.isfinite(usage)
         return float(np.quantile(usage[queued], q)) if queued.any() else math.nan
 
+    def full_while_waiting(self, mask: Mask) -> bool:
+        """Whether requests waited for want of KV blocks or slots (and not for their turn)."""
+        usage, (pegged, _) = self.usage_while_waiting(mask, 0.75), self.pegged_share(mask)
+        return usage >= 0.8 or pegged >= 0.5
+
     def plateau(self, mask: Mask) -> tuple[float, float]:
         """(rate ratio, ITL ratio): a batch at most 0.6 as big against the batch in a window.
 
@@ -310,6 +315,12 @@ class Vitals:
         """The part of their time in the batch that finished requests spent in prefill."""
         prefill, decode = self.mean("prefill_time", mask), self.mean("decode_time", mask)
         return prefill / (prefill + decode) if prefill + decode > 0 else math.nan
+
+    def prompt_mix(self, mask: Mask) -> float:
+        """Prompt tokens computed (cache hits taken off) per generated token in a window."""
+        computed = self._mean(self.prompt * (1 - np.nan_to_num(self.hit_ratio)), mask)
+        made = self._mean(self.generation, mask)
+        return computed / made if made > 0 else math.nan
 
     def offered_tokens(self) -> FloatArray:
         """Tokens offered per second: arrivals x (mean prompt + mean output)."""

@@ -50,13 +50,23 @@ class Ask:
         return None if math.isnan(usage) else usage >= 0.95
 
 
+def floor(value: float) -> float:
+    """The whole number at or below; NaN and infinity stay what they are."""
+    return math.floor(value) if math.isfinite(value) else value
+
+
+def ceil(value: float) -> float:
+    """The whole number at or above; NaN and infinity stay what they are."""
+    return math.ceil(value) if math.isfinite(value) else value
+
+
 Remedy = Callable[[Ask], Step | None]
 
 
 def sequences_that_fit(ask: Ask) -> float:
     """How many requests of mean length the pool holds when each has grown to its end."""
     full = ask.number("mean_prompt") + ask.number("mean_output")
-    return math.floor(ask.number("pool_tokens") / full) if full > 0 else math.nan
+    return floor(ask.number("pool_tokens") / full) if full > 0 else math.nan
 
 
 def running_needed(ask: Ask) -> float:

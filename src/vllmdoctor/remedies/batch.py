@@ -5,6 +5,8 @@ import math
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Step
 from vllmdoctor.remedies.ask import (
+    floor,
+    ceil,
     Ask,
     dismissed,
     peak,
@@ -58,7 +60,7 @@ def raise_max_num_seqs(ask: Ask) -> Step | None:
     slug, title = "raise-max-num-seqs", "Allow more requests in the batch"
     now, fit, needed = ask.number("max_num_seqs"), sequences_that_fit(ask), running_needed(ask)
     formula = _fit_formula(ask)
-    wanted = math.ceil(peak(needed)) if needed >= 0 else math.nan
+    wanted = ceil(peak(needed)) if needed >= 0 else math.nan
     if wanted > 0 and formula:
         formula += f"; to keep up a peak of {wanted} must run"
     if fit <= now:
@@ -69,7 +71,7 @@ def raise_max_num_seqs(ask: Ask) -> Step | None:
     bounds = [b for b in (fit, wanted) if b > 0]
     target = max(min(bounds), 1.25 * now if now > 0 else 0.0) if bounds else math.nan
     target = min(target, fit) if fit > 0 else target
-    target = math.floor(target) if not math.isnan(target) else target
+    target = floor(target) if not math.isnan(target) else target
     if target <= now:
         return dismissed(
             slug, title, ask, "moot", f"{SEQS} {plain(now)} is enough for this load", formula=formula
@@ -104,10 +106,10 @@ def set_long_prefill_token_threshold(ask: Ask) -> Step | None:
     if target >= ask.number("max_model_len"):
         return dismissed(slug, title, ask, "moot", "no prompt can be longer than the threshold")
     steps = (
-        f"p99 prompt {plain(longest)} / {target} = {math.ceil(longest / target)} steps" if longest > 0 else ""
+        f"p99 prompt {plain(longest)} / {target} = {ceil(longest / target)} steps" if longest > 0 else ""
     )
     if steps and budget > 0:
-        steps += f" instead of {math.ceil(longest / budget)} of up to {plain(budget)} tokens"
+        steps += f" instead of {ceil(longest / budget)} of up to {plain(budget)} tokens"
     base = f"2 x p50 prompt {plain(median)}, to a power of two in {LEAST_CHUNK}-{MOST_CHUNK} = {target}"
     return step(
         slug,
@@ -216,7 +218,7 @@ def _fit_formula(ask: Ask) -> str:
     if math.isnan(fit):
         return ""
     pool, prompt, output = ask.number("pool_tokens"), ask.number("mean_prompt"), ask.number("mean_output")
-    half = math.floor(pool / (prompt + output / 2))
+    half = floor(pool / (prompt + output / 2))
     return (
         f"{plain(pool)} tokens / ({plain(prompt)} + {plain(output)}) = {plain(fit)} requests at full length "
         f"({half} half grown)"

@@ -3,7 +3,7 @@
 import math
 
 from vllmdoctor.model import Effort, Step
-from vllmdoctor.remedies.ask import Ask, dismissed, plain, step
+from vllmdoctor.remedies.ask import Ask, ceil, dismissed, plain, step
 
 WORTH = 0.2  # below this share of repeated prompt tokens a cache saves little
 CACHING, RETENTION, SPEC = (
@@ -55,7 +55,7 @@ def prefix_cache_retention(ask: Ask) -> Step | None:
     """Keep the states of sliding-window and hybrid layers so that prefixes still hit."""
     slug, title = "prefix-cache-retention", "Keep reusable blocks of sliding-window and hybrid layers"
     block = ask.number("block_size")
-    interval = plain(block * math.ceil(1024 / block)).replace(",", "") if block > 0 else ""
+    interval = plain(block * ceil(1024 / block)).replace(",", "") if block > 0 else ""
     return step(
         slug,
         title,
@@ -104,7 +104,7 @@ def disable_or_retune_spec_decode(ask: Ask) -> Step | None:
     """Draft fewer tokens, or none, where most drafts are thrown away."""
     slug, title = "disable-or-retune-spec-decode", "Draft fewer tokens, or none"
     rate, drafted = ask.number("spec_acceptance"), ask.number("num_speculative_tokens")
-    fewer = max(1.0, math.ceil(drafted * rate)) if rate >= 0 and drafted > 0 else math.nan
+    fewer = max(1.0, ceil(drafted * rate)) if rate >= 0 and drafted > 0 else math.nan
     tokens = (
         f"1 + {rate:.2f} x {plain(drafted)} = {1 + rate * drafted:.2f} tokens per step" if drafted > 0 else ""
     )

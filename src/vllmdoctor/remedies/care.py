@@ -6,7 +6,7 @@ from vllmdoctor.defects import Defect, matching
 from vllmdoctor.flags import Release, flags
 from vllmdoctor.model import Effort, Step
 from vllmdoctor.release import Version, VersionRange
-from vllmdoctor.remedies.ask import GIB, Ask, dismissed, step
+from vllmdoctor.remedies.ask import GIB, Ask, ceil, dismissed, floor, step
 
 RUNBOOK_HOURS = 6.0
 LEAKS = ("memory-leak", "gpu-memory-growth", "kv-fragmentation", "spec-decode-decay", "prefix-cache-collapse")
@@ -23,7 +23,7 @@ def rolling_restart(ask: Ask) -> Step | None:
     single = (
         "with a single replica each restart is an outage of minutes; " if ask.number("replicas") <= 1 else ""
     )
-    cron = f"0 */{max(1, math.floor(every))} * * *"
+    cron = f"0 */{max(1, floor(every))} * * *"
     return step(
         slug,
         title,
@@ -31,7 +31,7 @@ def rolling_restart(ask: Ask) -> Step | None:
         action="Save /metrics, logs and memory of each process first; then a CronJob "
         f"`{cron}` that runs `kubectl rollout restart`, with a PodDisruptionBudget (minAvailable 1).",
         why="the decline is reset by a restart; this buys time and mends nothing",
-        after=f"every {max(1, math.floor(every))} h",
+        after=f"every {max(1, floor(every))} h",
         formula=f"min({RUNBOOK_HOURS:.0f} h, half of {hours:.1f} h to the limit)"
         if hours > 0
         else f"{RUNBOOK_HOURS:.0f} h, or half the time to the limit: (limit - used) / growth",
@@ -57,7 +57,8 @@ def upgrade(ask: Ask) -> Step | None:
     if worked:
         return _work_around(ask, slug, worked[0])
     if ask.cause == "kv-fragmentation" and ask.release is not None:
-        why = f"no known defect of {ask.release} looks like this, and no release of vLLM defragments the pool"
+        known = f"no known defect of {_told(ask.release)} looks like this"
+        why = f"{known}, and no release of vLLM defragments the pool"
         return dismissed(slug, title, ask, "moot", why)
     return None
 
@@ -129,7 +130,7 @@ def _known_flags(text: str, release: Release) -> bool:
 
 def _told(release: Release) -> str:
     if isinstance(release, VersionRange):
-        return release.words
+        return release.span
     return release.text if isinstance(release, Version) else "not known"
 
 
@@ -160,7 +161,7 @@ def raise_memory_limit(ask: Ask) -> Step | None:
     )
     if limit == 0:
         return dismissed(slug, title, ask, "moot", "the container has no memory limit")
-    target = math.ceil(1.5 * limit / GIB) if limit > 0 else math.nan
+    target = ceil(1.5 * limit / GIB) if limit > 0 else math.nan
     hours = (target * GIB - used) / slope / 3600 if slope > 0 else math.nan
     now = _hours_to_limit(ask)
     return step(

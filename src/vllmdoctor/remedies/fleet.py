@@ -4,7 +4,7 @@ import math
 
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Effort, Step
-from vllmdoctor.remedies.ask import Ask, dismissed, plain, power_of_two, step
+from vllmdoctor.remedies.ask import Ask, ceil, dismissed, plain, power_of_two, step
 
 TARGET_LOAD = 0.8  # a replica planned to be this busy still takes a burst
 SPLIT_AT = 4096
@@ -19,7 +19,7 @@ def add_replica(ask: Ask) -> Step | None:
     ratio = offered / done if done > 0 else math.nan
     share = f"{offered:.2f} / {done:.2f} per s / {TARGET_LOAD}" if ratio > 0 else ""
     have = now if now > 0 else 1.0
-    wanted = max(have + 1, math.ceil(have * ratio / TARGET_LOAD)) if ratio > 0 else math.nan
+    wanted = max(have + 1, ceil(have * ratio / TARGET_LOAD)) if ratio > 0 else math.nan
     return step(
         "add-replica",
         "Add replicas",
@@ -112,7 +112,7 @@ def limit_admission(ask: Ask) -> Step | None:
         why = f"max_num_queued_reqs is {plain(ask.number('max_num_queued_reqs'))} already"
         return dismissed(slug, title, ask, "moot", why)
     done = ask.number("completion_rate")
-    bound = math.ceil(done * PATIENCE_S) if done > 0 else math.nan
+    bound = ceil(done * PATIENCE_S) if done > 0 else math.nan
     known = flag(QUEUE).works_in(ask.release)
     where = f"Set {QUEUE} {{}}; restart." if known else "Let the gateway answer 503 when {} requests wait."
     return step(

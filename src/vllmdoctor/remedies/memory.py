@@ -3,7 +3,7 @@
 import math
 
 from vllmdoctor.model import Step
-from vllmdoctor.remedies.ask import GIB, Ask, dismissed, gain_bound, plain, step
+from vllmdoctor.remedies.ask import GIB, Ask, dismissed, floor, gain_bound, plain, step
 
 UTILIZATION = "--gpu-memory-utilization"
 HIGHEST = 0.95  # above it start-up or a peak may run out of device memory
@@ -113,7 +113,7 @@ def _highest(ask: Ask, before: float) -> float:
     if math.isnan(free) or math.isnan(total):
         return HIGHEST
     room = before + (free - _reserve(ask)) / total
-    return math.floor(min(HIGHEST, room) * 100) / 100
+    return floor(min(HIGHEST, room) * 100) / 100
 
 
 def _room(ask: Ask, before: float) -> str:

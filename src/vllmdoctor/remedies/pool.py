@@ -5,6 +5,8 @@ import math
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Step
 from vllmdoctor.remedies.ask import (
+    floor,
+    ceil,
     Ask,
     dismissed,
     gain_bound,
@@ -33,7 +35,7 @@ def more_kv_blocks(ask: Ask) -> Step | None:
     )
     override, room = ask.number("num_gpu_blocks_override"), ask.number("kv_cache_memory_bytes")
     if override > 0:
-        after = "" if math.isnan(growth) else str(math.ceil(override * growth))
+        after = "" if math.isnan(growth) else str(ceil(override * growth))
         name, before = "--num-gpu-blocks-override", f"{override:.0f}"
         action = f"Remove {name} (it is for tests), or raise it to {after or 'twice its value'}; restart."
         why = f"{name} {before} holds the pool at {plain(pool)} tokens"
@@ -107,7 +109,7 @@ def kv_watermark(ask: Ask) -> Step | None:
         flag_name=name,
         before=ask.in_force(name) or "0.0",
         after="0.02",
-        formula=f"0.02 x {plain(blocks)} = {plain(math.ceil(0.02 * blocks))} blocks kept free"
+        formula=f"0.02 x {plain(blocks)} = {plain(ceil(0.02 * blocks))} blocks kept free"
         if blocks > 0
         else "",
         effect="fewer preemptions; no capacity is added (one published test: +5 % tokens/s, TTFT +70 %)",
@@ -121,12 +123,12 @@ def lower_max_model_len(ask: Ask) -> Step | None:
     slug, title, name = "lower-max-model-len", "Lower the longest request allowed", "--max-model-len"
     now, pool = ask.number("max_model_len"), ask.number("pool_tokens")
     longest = ask.number("prompt_p99") + ask.number("output_p99")
-    fits = math.ceil(longest * 1.2 / 256) * 256 if longest > 0 else math.nan
+    fits = ceil(longest * 1.2 / 256) * 256 if longest > 0 else math.nan
     prompt, output = plain(ask.number("prompt_p99")), plain(ask.number("output_p99"))
     formula = f"1.2 x p99 of ({prompt} + {output}) = {plain(fits)} tokens"
     if now > pool:
         target = min(pool, fits) if fits > 0 else pool
-        target = math.floor(target / 16) * 16
+        target = floor(target / 16) * 16
         why = f"a request longer than the pool ({plain(pool)} tokens) can never run and blocks the queue"
     elif math.isnan(fits):
         return step(

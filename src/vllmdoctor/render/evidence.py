@@ -11,11 +11,16 @@ from vllmdoctor.render.quantity import clock, quantity, short_of, span
 from vllmdoctor.render.sheet import Look, heading, indent, line, row, say, widest
 from vllmdoctor.render.words import ROLES, SEVERITY_COLORS, confidence
 
+_FROM = "limit from"
+_NAME = 32
+
 
 def findings(engine: EngineReport, look: Look) -> list[RenderableType]:
     """Each finding with its sentence and every comparison it rests on."""
     parts: list[RenderableType] = []
-    for index, finding in enumerate(engine.findings):
+    # the primary one first, the rest in their order
+    ordered = sorted(engine.findings, key=lambda found: found.slug != engine.primary)
+    for index, finding in enumerate(ordered):
         name = f"{finding.slug}, {finding.kind}" if finding.kind else finding.slug
         severity = finding.severity.name.lower()
         title = "WHY?" if index == 0 else "ALSO FOUND"
@@ -31,27 +36,33 @@ def findings(engine: EngineReport, look: Look) -> list[RenderableType]:
 def comparisons(evidence: Sequence[Evidence], width: int, color: str = "") -> list[RenderableType]:
     """Measured value, limit, met or not, and where the limit comes from; grouped by what it decides."""
     marks = [_mark(e, color) for e in evidence]
-    measured = [_measured(e) for e in evidence]
-    limits = [_limit(e) for e in evidence]
-    last = (max(8, widest(measured, width // 4)), max(5, widest(limits, width // 5)))
-    first = widest(marks, width)
     names = [line(e.what) for e in evidence]
+    values = [(_measured(e), _limit(e)) for e in evidence]
+    sources = [say(e.source, "dim") for e in evidence]
     titles = [say(title, "italic") for title in ROLES.values()]
-    widths = (first, widest([*names, *titles], width - first - sum(last) - 6), *last)
+    first = widest(marks, width)
+    last = (
+        max(8, widest((m for m, _ in values), width // 4)),
+        max(5, widest((t for _, t in values), width // 5)),
+    )
+    left = width - first - sum(last) - 6
+    beside = widest([*sources, say(_FROM)], width) + 2
+    # Short sources stand in a column of their own, long ones below what they are the source of.
+    inline = left - beside >= _NAME and any(sources)
+    widths = (first, widest([*names, *titles], left - beside * inline), *last, *([beside - 2] * inline))
     parts: list[RenderableType] = []
     for role, title in ROLES.items():
         if not any(e.role == role for e in evidence):
             continue
-        head = (
-            Text(),
-            say(title, "italic"),
-            *(() if parts else (say("measured", "dim"), say("limit", "dim"))),
-        )
-        parts.append(row(head, widths, 2))
+        heads = () if parts else (say("measured", "dim"), say("limit", "dim"), *[say(_FROM, "dim")] * inline)
+        parts.append(row((Text(), say(title, "italic"), *heads), widths, (2, 3)))
         for i, each in enumerate(evidence):
             if each.role == role:
-                parts.append(row((marks[i], names[i], measured[i], limits[i]), widths, 2))
-                parts += [indent(t, first + 4) for t in _origin(each)]
+                cells = (marks[i], names[i], *values[i], *[sources[i]] * inline)
+                parts.append(row(cells, widths, (2, 3)))
+                below = f"{_FROM}: {each.source}" if each.source and each.op and not inline else ""
+                notes = (below or ("" if inline else each.source), each.detail)
+                parts += [indent(say(note, "dim"), first + 4) for note in notes if note]
     return parts
 
 
@@ -74,7 +85,7 @@ def others(engine: EngineReport, look: Look, *, brief: bool) -> list[RenderableT
         mark = say("- no", "dim") if known else say("? cannot tell", "yellow")
         widths = (mark.cell_len, slugs, look.width - mark.cell_len - slugs - 7)
         reason = _deciding(outcome, widths[2]) if known else say(_missing(outcome))
-        parts.append(indent(row((mark, _shortened(outcome.slug, slugs), reason), widths, 0)))
+        parts.append(indent(row((mark, _shortened(outcome.slug, slugs), reason), widths)))
         if look.verbose and outcome.evidence:
             parts += [indent(c, 6) for c in comparisons(outcome.evidence, look.width - 6)]
     return parts
@@ -103,13 +114,6 @@ def _mark(each: Evidence, color: str) -> Text:
             return say("✓ met", f"bold {color}".strip())
         case _:
             return say("✗ not met", "")
-
-
-def _origin(each: Evidence) -> list[Text]:
-    origin = " · ".join(
-        t for t in (f"limit: {each.source}" if each.source and each.op else each.source, each.detail) if t
-    )
-    return [say(origin, "dim")] if origin else []
 
 
 def _measured(each: Evidence) -> Text:

@@ -8,7 +8,7 @@ from rich.text import Text
 from vllmdoctor.model import Event, Gap, Report, Verdict
 from vllmdoctor.render.quantity import clock
 from vllmdoctor.render.sheet import Look, grid, heading, indent, line, say
-from vllmdoctor.render.words import coverage, plural
+from vllmdoctor.render.words import cause_of, coverage, plural
 
 _MOST = 8
 
@@ -41,7 +41,7 @@ def footer(report: Report, look: Look) -> list[RenderableType]:
     page = report.primary or report.verdict.value
     table = grid("left", "wrap")
     about = "how to confirm it, when it is a false alarm, how to treat it"
-    if not report.primary:
+    if not cause_of(report):
         about = "what this verdict means, and what to do now"
     table.add_row(say(f"vllmdoctor explain {page}", "bold"), say(about, "dim"))
     if not look.verbose:

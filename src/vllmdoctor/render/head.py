@@ -9,7 +9,7 @@ from vllmdoctor.model import EngineReport, Outcome, Report, Symptom, Verdict
 from vllmdoctor.render.quantity import change, clock, duration, quantity
 from vllmdoctor.render.sheet import boxed, grid, indent, line, pairs, say, stack
 from vllmdoctor.render.steps import flag_line
-from vllmdoctor.render.words import COLORS, confidence, coverage, plural, verdict_words
+from vllmdoctor.render.words import COLORS, cause_of, confidence, coverage, plural, verdict_words
 
 _NO_CAUSE = {
     Verdict.HEALTHY: "nothing found",
@@ -48,7 +48,7 @@ def engines(report: Report) -> RenderableType:
     table = grid("left", "wrap", "left", "left")
     for engine in report.engines:
         name, _ = verdict_words(engine.verdict, (engine,))
-        cause = _slug_and_kind(engine.primary, engine.kind)
+        cause = _slug_and_kind(cause_of(engine), engine.kind)
         table.add_row(
             say(name.lower(), COLORS[engine.verdict]),
             line(f"engine {engine.engine or '-'}", (f"  {engine.instance}", "dim")),
@@ -61,16 +61,20 @@ def engines(report: Report) -> RenderableType:
 def _rows(report: Report) -> list[tuple[str, Text]]:
     engine = report.engines[0] if report.engines else None
     rows: list[tuple[str, Text]] = []
-    if report.primary:
-        slug = _slug_and_kind(report.primary, report.kind)
-        title = _title(engine, report.primary)
-        rows.append(("cause", line(title, (f" [{slug}]", "dim")) if title else line(slug)))
-        rows.append(("certainty", line(confidence(report.confidence))))
-    elif report.verdict is Verdict.HEALTHY:
-        rows.append(("certainty", line(f"as far as {coverage(*report.coverage)} could see")))
+    cause, healthy = cause_of(report), report.verdict is Verdict.HEALTHY
+    if cause:
+        slug = _slug_and_kind(cause, report.kind)
+        title = _title(engine, cause)
+        rows.append(
+            ("finding" if healthy else "cause", line(title, (f" [{slug}]", "dim")) if title else line(slug))
+        )
+    if cause or healthy:
+        sure = [confidence(report.confidence)] if report.confidence > 0 else []
+        far = [f"as far as {coverage(*report.coverage)} could see"] if healthy else []
+        rows.append(("certainty", line(", ".join([*sure, *far]) or "-")))
     elif report.verdict is Verdict.BLIND:
         rows.append(("could look", line(coverage(*report.coverage))))
-    if report.verdict in (Verdict.SICK, Verdict.UNEXPLAINED) or (report.primary and report.onset is not None):
+    if report.verdict in (Verdict.SICK, Verdict.UNEXPLAINED) or (cause and report.onset is not None):
         rows.append(("since", line(_since(report))))
     slow = [s for s in engine.symptoms if s.slow] if engine else []
     rows += [("how much" if i == 0 else "", line(_how_much(s))) for i, s in enumerate(slow[:2])]
@@ -100,9 +104,8 @@ def _since(report: Report) -> str:
 
 
 def _how_much(symptom: Symptom) -> str:
-    text = (
-        f"{symptom.title}: {quantity(symptom.before, symptom.unit)} -> {quantity(symptom.now, symptom.unit)}"
-    )
+    before = "" if math.isnan(symptom.before) else f"{quantity(symptom.before, symptom.unit)} -> "
+    text = f"{symptom.title}: {before}{quantity(symptom.now, symptom.unit)}"
     if math.isfinite(symptom.ratio):
         text += f" ({change(symptom.ratio)})"
     slope = symptom.slope_per_hour

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 from vllmdoctor.render.words import harmless, plural
 
+_ROOMY = 96
 SEVERITY_STYLES = {"critical": "red", "warning": "yellow", "info": "cyan"}
 
 
@@ -18,13 +19,13 @@ def examples(
     rows: Iterable[tuple[str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
 ) -> str:
     """The bundled recordings: (name, one line)."""
-    from vllmdoctor.render.sheet import grid, line, paint, say
+    from vllmdoctor.render.sheet import grid, paint, say
 
     table = grid("left", "wrap")
     for name, about in rows:
         table.add_row(say(name, "bold"), say(about))
-    hint = line(("\nvllmdoctor diagnose example:NAME", "dim"))
-    return paint([table, hint], width=width, color=color, encoding=encoding)
+    hint = say("vllmdoctor diagnose example:NAME", "dim")
+    return paint([table, say(""), hint], width=width, color=color, encoding=encoding)
 
 
 def rules(
@@ -55,9 +56,11 @@ def signals(
 
     parts: list[RenderableType] = []
     if found:
-        table = grid("left", "wrap", "wrap")
+        # A name must stay whole to be copied; on a narrow page the explanation goes.
+        roomy = width >= _ROOMY
+        table = grid("left", "left" if roomy else "wrap", *(("wrap",) if roomy else ()))
         for signal, name, about in found:
-            table.add_row(say(signal, "bold"), say(name), say(about, "dim"))
+            table.add_row(say(signal, "bold"), say(name), *((say(about, "dim"),) if roomy else ()))
         parts += [heading("SIGNALS", plural(len(found), "found name")), indent(table)]
     if absent:
         table = grid("left", "wrap")

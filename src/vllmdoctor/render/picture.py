@@ -12,6 +12,7 @@ from vllmdoctor.render.sparkline import axis, column_of, sparkline
 
 _TRENDS = 6
 _LABEL = 24
+_NUMBERS = (2, 3, 4, 5)
 
 
 def symptoms(engine: EngineReport, compared: str, look: Look) -> list[RenderableType]:
@@ -30,9 +31,9 @@ def symptoms(engine: EngineReport, compared: str, look: Look) -> list[Renderable
     columns = list(zip(*rows, strict=True))
     narrow = [widest(column, 15) for column in columns]
     narrow[1] = widest(columns[1], max(12, look.width - sum(narrow) + narrow[1] - 12))
-    parts += [Text(), indent(row(rows[0], narrow, 4))]
+    parts += [Text(), indent(row(rows[0], narrow, _NUMBERS))]
     for symptom, cells in zip(judged, rows[1:], strict=True):
-        parts.append(indent(row(cells, narrow, 4)))
+        parts.append(indent(row(cells, narrow, _NUMBERS)))
         notes = []
         if len(baselines) > 1 and symptom.baseline:
             notes.append(f"before: {symptom.baseline}")
@@ -80,7 +81,7 @@ def _marker(column: int, columns: int, note: str) -> Text:
 
 def _row(symptom: Symptom) -> tuple[Text, ...]:
     return (
-        _mark(symptom.slow),
+        _mark(symptom.slow) if symptom.op else say("· to know", "dim"),
         line(symptom.title or symptom.name),
         _value(symptom.before, symptom.unit),
         _value(symptom.now, symptom.unit),

@@ -11,7 +11,7 @@ _BINARY = ((1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, 
 _HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 _SECONDS = ((0.1, 1.0, "s"), (1e-3, 1e-3, "ms"), (0.0, 1e-6, "µs"))
 _LARGE = ((1e12, " T"), (1e9, " G"), (1e6, " M"))
-_SPELLED = {"celsius": " °C", "1/s": "/s", "": ""}
+_SPELLED = {"celsius": " °C", "1/s": "/s", "x": "x", "": "", "p-value": ""}
 _LENGTHS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 _SINGULAR = {" requests": " request", " tokens": " token"}
 # Beyond a few months a duration in seconds is a mistake upstream; datetime ends with the year 9999.
@@ -40,6 +40,8 @@ def quantity(value: float, unit: str) -> str:
         return number(value)
     if unit == "s" and abs(value) >= 120:
         return duration(value)
+    if unit == "h":
+        return duration(3600 * value)
     factor, label = _scale(abs(value), unit)
     text = number(value / factor)
     return text + (_SINGULAR.get(label, label) if text in ("1", "-1") else label)
@@ -124,6 +126,8 @@ def _scale(size: float, unit: str) -> tuple[float, str]:
     match unit:
         case "ratio":
             return 0.01, " %"
+        case "ratio/h":
+            return 0.01, " % per hour"
         case "s":
             if size == 0:
                 return 1.0, " s"

@@ -5,7 +5,7 @@ highlighting are off, so that "[bold]" in a model's name stays what it is.
 """
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -85,15 +85,14 @@ def grid(*columns: str, expand: bool = False) -> Table:
     return table
 
 
-def row(cells: Sequence[Text], widths: Sequence[int], rights: int) -> Table:
-    """One row of cells as wide as told, the last `rights` of them set to the right.
+def row(cells: Sequence[Text], widths: Sequence[int], rights: Collection[int] = ()) -> Table:
+    """One row of cells as wide as told; `rights` are the places of those set to the right.
 
     For tables whose rows have notes of full width between them.
     """
     table = Table.grid(padding=(0, 2, 0, 0))
     for index, width in enumerate(widths):
-        right = index >= len(widths) - rights
-        table.add_column(width=width, justify="right" if right else "left", overflow="fold")
+        table.add_column(width=width, justify="right" if index in rights else "left", overflow="fold")
     table.add_row(*cells)
     return table
 

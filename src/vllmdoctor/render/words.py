@@ -4,7 +4,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from vllmdoctor.model import Effort, EngineReport, RemedyVerdict, Role, Severity, Verdict
+from vllmdoctor.model import Effort, EngineReport, RemedyVerdict, Report, Role, Severity, Verdict
 
 VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     Verdict.SICK: ("SICK", "the server is slow, and the cause was found"),
@@ -60,6 +60,11 @@ def verdict_words(verdict: Verdict, engines: Sequence[EngineReport]) -> tuple[st
     if verdict is Verdict.SICK and not any(s.slow for e in engines for s in e.symptoms):
         meaning = "a cause of slowness was found"
     return name, meaning
+
+
+def cause_of(judged: Report | EngineReport) -> str:
+    """The slug of the primary cause; "" where the verdict's own name stands in its place."""
+    return "" if judged.primary in set(Verdict) else judged.primary
 
 
 def coverage(looked: int, rules: int) -> str:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset
+from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, Onset
 from vllmdoctor.errors import UnknownName, UsageError
 from vllmdoctor.model import Evidence, Outcome, Severity, Status
 
-Yielded = Evidence | Kind | Onset | Severity | CannotTell
+Yielded = Evidence | Kind | Onset | Severity | Felt | CannotTell
 Judge = Callable[[Case], Iterator[Yielded]]
 
 
@@ -121,6 +121,7 @@ def judge(one: Rule, case: Case) -> Outcome:
     absent = tuple(_missing(one, case))
     evidence: list[Evidence] = []
     kind, onset, severity, doubt = Kind(""), None, one.severity, ""
+    felt = False
     if not absent:
         for item in one.judge(case):
             match item:
@@ -132,6 +133,8 @@ def judge(one: Rule, case: Case) -> Outcome:
                     onset = item.time
                 case Severity():
                     severity = item
+                case Felt():
+                    felt = True
                 case CannotTell():
                     doubt = item.reason
     status, reason = (Status.UNKNOWN, doubt) if doubt else _decide(evidence, absent)
@@ -147,6 +150,7 @@ def judge(one: Rule, case: Case) -> Outcome:
         evidence=tuple(evidence),
         reason=reason,
         onset=onset,
+        felt=felt and status is Status.FOUND,
     )
 
 

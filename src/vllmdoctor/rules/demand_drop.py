@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from vllmdoctor.case import Case, Kind, Limit, Onset, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
@@ -16,6 +18,7 @@ from vllmdoctor.rules import Yielded, rule
     limits={
         "rate": Limit(0.80, "ratio", "a fall worth explaining", "runbook"),
         "demand": Limit(0.85, "ratio", "demand must have fallen about as much", "runbook"),
+        "surprise": Limit(4.0, "standard errors", "a few requests more or less come by chance", "statistics"),
         "waiting": Limit(0.5, "requests", "with a queue there is no lack of work", "runbook"),
         "speed": Limit(0.80, "ratio", "the rate at equal load must have held", "runbook"),
         "latency": Limit(1.5, "ratio", "latency must not have risen", "runbook"),
@@ -29,6 +32,7 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
     yield case.require("generation rate, now / before", fall, "<", lim["rate"])
     yield case.require("arrivals, now / before", demand, "<", lim["demand"])
     yield case.require("fall of demand / fall of rate", ratio(demand, fall), "<=", 1.35, "x")
+    yield case.require("fall of arrivals, in standard errors", _surprise(case), ">=", lim["surprise"])
     waiting = case.now(v.waiting)
     yield case.require("requests waiting (mean)", 0.0 if math.isnan(waiting) else waiting, "<", lim["waiting"])
     for name, title, op, limit in (
@@ -41,3 +45,18 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
     if case.windows.onset is not None:
         yield Onset(case.windows.onset)
     yield Kind("", f"arrivals fell to {demand:.0%} and the generation rate to {fall:.0%}, with no queue")
+
+
+def _surprise(case: Case) -> float:
+    """How many standard errors the arrivals now lie below those before, if requests come at random."""
+    step, arrivals = case.frame.step, case.vitals.arrivals
+    counts = []
+    for mask in (case.windows.now, case.windows.before):
+        rate = arrivals[mask]
+        rate = rate[np.isfinite(rate)]
+        counts.append((float(rate.sum()) * step, rate.size * step))
+    (now, time_now), (before, time_before) = counts
+    if not (time_now and time_before):
+        return math.nan
+    spread = math.sqrt((now + 1) / time_now**2 + (before + 1) / time_before**2)
+    return (before / time_before - now / time_now) / spread

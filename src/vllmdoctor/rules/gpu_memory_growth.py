@@ -8,7 +8,7 @@ import numpy as np
 from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import mann_kendall, theil_sen
+from vllmdoctor.statistics import change, mann_kendall, theil_sen
 
 
 @rule(
@@ -47,5 +47,6 @@ def gpu_memory_growth(case: Case) -> Iterator[Yielded]:
     left = float(free[np.isfinite(free)][-1]) if np.isfinite(free).any() else math.nan
     yield case.support("GPU memory free", left, "<=", lim["free"])
     yield case.note("growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB")
-    yield Onset(float(frame.start))
+    moved = change(frame.smooth(used, max(3, used.size // 40)))
+    yield Onset(float(frame.start + (moved.index if moved is not None and moved.gain > 0.8 else 0) * frame.step))
     yield Kind("", f"GPU memory grows {slope / 2**20:.3g} MiB/h beyond the preallocated pool")

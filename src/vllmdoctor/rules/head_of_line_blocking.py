@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Kind, Limit, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.vitals import Mask
@@ -22,6 +22,7 @@ from vllmdoctor.vitals import Mask
         "median": Limit(1.25, "ratio", "a median that rises too is overload or prefill", "degradation guide"),
         "preempted": Limit(0.05, "per request", "preemption makes such tails by itself", "measured cases"),
         "standing": Limit(0.6, "ratio", "a queue that stands is overload", "vllmdoctor"),
+        "queued": Limit(0.05, "ratio", "bursts that queue and drain have long tails by nature", "vllmdoctor"),
         "gaps": Limit(0.0005, "ratio", "inter-token gaps above 1 s are rare unless a long step blocks", "real traces"),
     },
     remedies={
@@ -36,15 +37,17 @@ def head_of_line_blocking(case: Case) -> Iterator[Yielded]:
     rise = ratio(tail, tail_before)
     yield case.require("TTFT p95 / p50", tail, ">=", lim["tail"])
     yield case.require("TTFT p95 - p50", excess, ">=", lim["excess"], interval=bucket)
-    if rise >= lim["rise"].value:
+    preempted, standing = v.preempted_per_finished(now), v.waiting_share(now)
+    if rise >= lim["rise"].value and case.windows.onset is not None:
         yield case.require("TTFT tail ratio, now / before", rise, ">=", lim["rise"])
         yield case.require("TTFT p50, now / before", ratio(p50, p50_before), "<=", lim["median"])
     else:
         yield case.require("TTFT p95 / p50 (always so)", tail, ">=", lim["extreme"])
-    preempted = v.preempted_per_finished(now)
+        if v.full_while_waiting(now):
+            # bursts that fill the pool or the slots and drain have long tails by nature
+            yield case.require("time with requests waiting for room", standing, "<=", lim["queued"])
     if not math.isnan(preempted):
         yield case.require("preemptions per finished request", preempted, "<=", lim["preempted"])
-    standing = v.waiting_share(now)
     if not math.isnan(standing):
         yield case.require("time with requests waiting", standing, "<", lim["standing"])
     gaps = _gap_share(case, now)
@@ -55,6 +58,7 @@ def head_of_line_blocking(case: Case) -> Iterator[Yielded]:
     yield case.support("prompt length p99 / p50", spread, ">=", 8.0, "x the median")
     usage = case.now(v.usage)
     yield case.support("KV usage (mean)", usage, "<", 0.9, "ratio")
+    yield Felt()
     yield Kind(
         "long prompts" if spread >= 8 else "",
         f"the slowest 5 % wait {p95:.2g} s for their first token, the median {p50:.2g} s",

@@ -8,7 +8,7 @@ import numpy as np
 from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import FloatArray, mann_kendall, rank_correlation, theil_sen
+from vllmdoctor.statistics import FloatArray, change, mann_kendall, rank_correlation, theil_sen
 
 SOURCES = (
     ("container_memory", "container working set"),
@@ -69,7 +69,8 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     critical = left <= 6 or (throughput is not None and bool(throughput.slow))
     if critical:
         yield Severity.CRITICAL
-    yield Onset(float(case.frame.start))
+    moved = change(case.frame.smooth(joined, max(3, joined.size // 40)))
+    yield Onset(float(case.frame.start + (moved.index if moved is not None and moved.gain > 0.8 else 0) * case.frame.step))
     yield Kind(
         "host",
         f"{words.split(' (')[0]} grows {slope / 2**20:.3g} MiB/h"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Kind, Limit, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -24,6 +24,7 @@ from vllmdoctor.rules import Yielded, rule
         "pegged": Limit(0.7, "ratio", "the batch stands at its ceiling while requests wait", "tuning guide"),
         "plateau": Limit(0.85, "ratio", "a smaller batch made as many tokens: compute is full", "real traces"),
         "slower": Limit(1.5, "ratio", "and each of its steps took longer", "real traces"),
+        "mix": Limit(15.0, "x", "decoding is the smaller part of the work", "vllmdoctor"),
         "prefill": Limit(0.35, "ratio", "a third of a request's time in the batch is prefill", "tuning guide"),
     },
     remedies={
@@ -62,13 +63,16 @@ def overload(case: Case) -> Iterator[Yielded]:
     pegged, ceiling = v.pegged_share(now)
     flat, slower = v.plateau(now)
     prefill = v.prefill_share(now)
+    mix = v.prompt_mix(now)
     yield case.note("KV usage while requests wait (p75)", usage, "ratio")
     yield case.note("preemptions per finished request", preempted, "per request")
     yield case.note("time at the highest batch size while requests wait", pegged, "ratio", detail=f"{ceiling:g} running")
     yield case.note("rate of a batch at most 0.6 as big / rate now", flat, "x")
     yield case.note("prefill share of time in the batch", prefill, "ratio")
+    yield case.note("prompt tokens computed per generated token", mix, "x")
     if waiting >= lim["waiting"].value or given_up <= lim["given-up"].value:
-        kind = _kind(case, usage, preempted, pegged, flat, slower, prefill)
+        yield Felt()
+        kind = _kind(case, usage, preempted, pegged, flat, slower, prefill, mix)
         running = case.now(v.running)
         yield Kind(
             kind,
@@ -83,11 +87,12 @@ def overload(case: Case) -> Iterator[Yielded]:
 
 
 def _kind(
-    case: Case, usage: float, preempted: float, pegged: float, flat: float, slower: float, prefill: float
+    case: Case, usage: float, preempted: float, pegged: float, flat: float, slower: float, prefill: float, mix: float
 ) -> str:
     lim = case.limits
     slots = case.number("max_num_seqs")
-    heavy = prefill >= lim["prefill"].value
+    # requests that finish flatter the share; the mix of tokens also knows those that do not
+    heavy = prefill >= lim["prefill"].value or mix >= lim["mix"].value
     # thrash keeps its steps short; only where a smaller batch was as fast in all is compute the limit
     if flat >= lim["plateau"].value and slower >= lim["slower"].value:
         return "prefill-bound" if heavy else "compute-bound"
@@ -96,7 +101,7 @@ def _kind(
     full = usage >= lim["usage"].value
     if pegged >= lim["pegged"].value or case.now(case.vitals.running) >= 0.95 * slots:
         return "slot-bound"
-    if full or preempted > 0.05:
+    if full or (preempted > 0.05 and not heavy):
         return "kv-bound"
     if heavy:
         return "prefill-bound"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, quantile, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, quantile, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -19,6 +19,7 @@ from vllmdoctor.rules import Yielded, rule
         "late": Limit(0.5, "s", "sooner is not felt", "vllmdoctor"),
         "prompt": Limit(1.2, "ratio", "more prompt tokens per second are computed than before", "tuning guide"),
         "usage": Limit(0.9, "ratio", "with a full pool the pool is the limit", "tuning guide"),
+        "mix": Limit(15.0, "x", "decoding is the smaller part of the work", "vllmdoctor"),
         "prefill": Limit(0.25, "ratio", "a quarter of a request's time in the batch is prefill", "tuning guide"),
     },
     remedies={"": ("enable-prefix-caching", "raise-max-num-batched-tokens", "set-long-prefill-token-threshold",
@@ -34,11 +35,15 @@ def prefill_bound(case: Case) -> Iterator[Yielded]:
     yield case.require("prompt tokens computed per s, now / before", ratio(case.now(work), case.before(work)), ">=", lim["prompt"])
     usage = quantile(v.usage, 0.9, now)
     yield case.require("KV usage (p90)", usage, "<", lim["usage"])
-    yield case.require("prefill share of time in the batch", v.prefill_share(now), ">=", lim["prefill"])
-    mix = ratio(case.now(v.prompt), case.now(v.generation))
-    yield case.support("prompt tokens per generated token", mix, ">=", 4.0, "x")
+    mix, prefill = v.prompt_mix(now), v.prefill_share(now)
+    if mix >= lim["mix"].value:
+        yield case.require("prompt tokens computed per generated token", mix, ">=", lim["mix"])
+        yield case.support("prefill share of time in the batch", prefill, ">=", lim["prefill"])
+    else:
+        yield case.require("prefill share of time in the batch", prefill, ">=", lim["prefill"])
     slower = case.symptom("itl")
     if slower is not None:
         yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", 1.1, "x")
+    yield Felt()
     yield Kind("", f"first tokens take {ttft:.2g} s, {ratio(ttft, ttft_before):.2g} times as long, while the KV pool has room")
 

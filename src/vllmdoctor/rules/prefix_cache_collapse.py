@@ -19,7 +19,8 @@ from vllmdoctor.statistics import change
     limits={
         "before": Limit(0.15, "ratio", "what hardly hit cannot collapse", "vllmdoctor"),
         "fall": Limit(0.6, "ratio", "two fifths of the hits gone", "guidance"),
-        "prefill": Limit(1.25, "ratio", "a cache that mattered makes prefill longer when it goes", "vllmdoctor"),
+        "later": Limit(0.1, "s", "a first token that comes a tenth of a second later is felt", "vllmdoctor"),
+        "prefill": Limit(1.4, "ratio", "a cache that mattered makes prefill longer when it goes", "vllmdoctor"),
         "goal": Limit(0.6, "ratio", "expected where a system prompt repeats", "runbook"),
         "mix": Limit(1.3, "ratio", "longer prompts take longer by themselves", "vllmdoctor"),
     },
@@ -50,6 +51,7 @@ def prefix_cache_collapse(case: Case) -> Iterator[Yielded]:
     later = ratio(v.mean("ttft", since), v.mean("ttft", then))
     worst = max((x for x in (slower, later) if not math.isnan(x)), default=math.nan)
     yield case.require("prefill time or TTFT, now / before", worst, ">=", lim["prefill"])
+    yield case.require("TTFT (mean), now - before", v.mean("ttft", since) - v.mean("ttft", then), ">=", lim["later"])
     yield case.support("prefix hit ratio", after, "<", lim["goal"])
     longer = ratio(v.mean("prompt_length", since), v.mean("prompt_length", then))
     yield case.against("prompt length, now / before", longer, ">", lim["mix"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vllmdoctor.case import Case, Kind, Limit, Onset
+from vllmdoctor.case import Case, Felt, Kind, Limit, Onset
 from vllmdoctor.frame import GAP_SCRAPES
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
@@ -41,8 +41,7 @@ def stall(case: Case) -> Iterator[Yielded]:
     yield case.note("requests in the system (max)", float(np.nanmax(load)) if np.isfinite(load).any() else math.nan, "requests")
     if still.seconds >= lim["still"].value:
         yield Onset(still.start)
-        if not going_on:
-            yield Severity.WARNING
+        yield Felt() if going_on else Severity.WARNING
     yield Kind(
         "going on" if going_on else "over",
         f"no token and no finished request for {still.seconds:.0f} s with work at hand"

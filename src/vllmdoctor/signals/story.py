@@ -61,7 +61,9 @@ def _bounds(release: Release) -> tuple[Version | None, Version | None]:
 
 
 def _told(release: Release) -> str:
-    return str(release) if release is not None else "of unknown version"
+    if release is None:
+        return "of unknown version"
+    return release.span if isinstance(release, VersionRange) else release.text
 
 
 # The renames that dashboards and runbooks have not followed: signals whose old name is gone.

@@ -21,6 +21,11 @@ def write(name: str, seed: int, folder: Path) -> str:
     return f"{stem}: {pages} pages, {scenario.label}"
 
 
+def _tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m vllmdoctor.simulator", description=__doc__)
@@ -32,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.list:
         for scenario in SCENARIOS.values():
-            print(f"{scenario.name:34} {scenario.label:22} {scenario.about}")
+            _tell(f"{scenario.name:34} {scenario.label:22} {scenario.about}")
         return 0
     if options.outdir is None:
         parser.error("OUTDIR is needed unless --list is given")
@@ -44,11 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     work = [(name, int(seed), options.outdir) for name in names for seed in options.seeds.split(",")]
     if options.jobs <= 1:
         for item in work:
-            print(write(*item), flush=True)
+            _tell(write(*item))
         return 0
     with ProcessPoolExecutor(options.jobs) as pool:
         for line in pool.map(write, *zip(*work, strict=True)):
-            print(line, flush=True)
+            _tell(line)
     return 0
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vllmdoctor.simulator.labels import series
-from vllmdoctor.simulator.pod import Pod
-from vllmdoctor.simulator.setup import Setup
+
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.pod import Pod
+    from vllmdoctor.simulator.setup import Setup
 
 MIB = 2**20
 THERMAL_SLOWDOWN = 64.0
@@ -60,9 +64,7 @@ class CompanionView:
         if which.cadvisor:
             self._memory(out)
         if which.cfs:
-            out[self.container["container_cpu_cfs_periods_total"]] = float(
-                int(self.pod.cfs_periods)
-            )
+            out[self.container["container_cpu_cfs_periods_total"]] = float(int(self.pod.cfs_periods))
             out[self.container["container_cpu_cfs_throttled_periods_total"]] = float(
                 int(self.pod.cfs_throttled)
             )
@@ -73,9 +75,7 @@ class CompanionView:
         memory, rng = self.pod.memory, self.pod.rng
         used = memory.resident * (1.0 + 0.002 * rng.gauss(0.0, 1.0))
         out[self.container["container_memory_working_set_bytes"]] = float(4096 * int(used / 4096))
-        out[self.container["container_spec_memory_limit_bytes"]] = float(
-            self.setup.host.memory_limit_bytes
-        )
+        out[self.container["container_spec_memory_limit_bytes"]] = float(self.setup.host.memory_limit_bytes)
 
     def _utilisation(self, now_s: float) -> float:
         """Share of the time since the last look in which the GPU worked."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.faults import (
     AcceptanceDecay,
@@ -18,7 +18,11 @@ from vllmdoctor.simulator.faults import (
     Stall,
     Throttle,
 )
-from vllmdoctor.simulator.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllmdoctor.simulator.server import Server
 
 
 @dataclass(slots=True)
@@ -37,6 +41,11 @@ class Conditions:
     leaks: tuple[BlockLeak, ...] = ()
     hang: str = ""
     """"" = runs, "busy" = hangs now, "idle" = hangs in the first step after an idle moment."""
+
+    @property
+    def speed(self) -> tuple[float, float, float, float]:
+        """All that sets the time of a step."""
+        return self.gpu_factor, self.host_step_s, self.pressure_factor, self.acceptance
 
 
 def concerns(fault: Fault, pod: int) -> bool:

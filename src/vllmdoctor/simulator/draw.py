@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
 
-from vllmdoctor.simulator.faults import Fault
 from vllmdoctor.simulator.load import LogNormal, RequestClass, Stream
 from vllmdoctor.simulator.profiles import Product, Profile, Wander
 from vllmdoctor.simulator.server import Server, Speculation, StepModel
 from vllmdoctor.simulator.setup import GIB, Companions, Era, Host, Scrape, Setup
 
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.faults import Fault
+
 HOUR = 3600.0
-V1 = ((0, 12, 0), (0, 14, 0), (0, 16, 0), (0, 19, 1), (0, 22, 1), (0, 26, 0), (0, 28, 0),
-      (0, 32, 0))  # fmt: skip
+V1 = ((0, 12, 0), (0, 14, 0), (0, 16, 0), (0, 19, 1), (0, 22, 1), (0, 26, 0), (0, 28, 0), (0, 32, 0))
 V1_EARLY = ((0, 8, 5), (0, 9, 1), (0, 10, 0))
 V0 = ((0, 6, 6),)
 MODELS = ("llama-3-70b", "qwen2.5-72b-instruct", "mistral-large", "meta-llama/Llama-3.1-70B")
@@ -40,12 +42,13 @@ class Draw:
     def era(self, *, old: bool = True, least: tuple[int, int, int] = (0, 0, 0)) -> Era:
         """A version: mostly recent; with ``old`` sometimes early V1 or V0."""
         mark = self.rng.random()
-        pool = V1
+        pool: tuple[tuple[int, int, int], ...] = V1
         if old and mark < 0.10:
             pool = V0
         elif old and mark < 0.28:
             pool = V1_EARLY
-        return Era(self.rng.choice([version for version in pool if version >= least]))
+        known = [version for version in pool if version >= least] or list(V1)
+        return Era(self.rng.choice(known))
 
     def step(self, factor: float = 1.0, *, per_seq: float = 1.0) -> StepModel:
         """Step times of a large model on a few GPUs, give or take a quarter."""

@@ -115,9 +115,7 @@ class AcceptanceDecay:
         """Per-token acceptance after ``uptime_s``."""
         if uptime_s <= self.onset_s:
             return start
-        return self.floor + (start - self.floor) * math.exp(
-            -(uptime_s - self.onset_s) / self.tau_s
-        )
+        return self.floor + (start - self.floor) * math.exp(-(uptime_s - self.onset_s) / self.tau_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vllmdoctor.simulator.server import StepModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _NEEDED = 8
 

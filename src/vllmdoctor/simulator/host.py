@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.faults import Fault, GpuMemoryGrowth, HostMemoryLeak
-from vllmdoctor.simulator.setup import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from vllmdoctor.simulator.setup import Host
 
 
 class Memory:
@@ -23,9 +27,7 @@ class Memory:
         self.peak_inflight = 0
         self.pressure = 1.0
 
-    def grow(
-        self, faults: Sequence[Fault], t_s: float, dt_s: float, ended: int, in_flight: int
-    ) -> None:
+    def grow(self, faults: Sequence[Fault], t_s: float, dt_s: float, ended: int, in_flight: int) -> None:
         """Let ``dt_s`` seconds pass in which ``ended`` requests ended."""
         self.peak_inflight = max(self.peak_inflight, in_flight)
         self.pressure = 1.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from vllmdoctor.simulator.setup import Setup
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.setup import Setup
 
 
 def cache_config_labels(setup: Setup) -> dict[str, str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from random import Random
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from vllmdoctor.simulator.profiles import Constant, Profile
+from vllmdoctor.simulator.profiles import ALWAYS, Profile
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 class Lengths(Protocol):
@@ -31,10 +33,12 @@ class Uniform:
     high: int
 
     def draw(self, rng: Random) -> int:
+        """One length [tokens]."""
         return rng.randint(self.low, self.high)
 
     @property
     def mean(self) -> float:
+        """Expected length [tokens]."""
         return (self.low + self.high) / 2
 
 
@@ -48,11 +52,13 @@ class LogNormal:
     high: int = 1_000_000
 
     def draw(self, rng: Random) -> int:
+        """One length [tokens]."""
         value = self.median * math.exp(self.sigma * rng.gauss(0.0, 1.0))
         return min(self.high, max(self.low, round(value)))
 
     @property
     def mean(self) -> float:
+        """Expected length [tokens]."""
         # Of the unclipped distribution: good enough to size a load.
         return self.median * math.exp(0.5 * self.sigma**2)
 
@@ -64,6 +70,7 @@ class Mixture:
     parts: tuple[tuple[float, Lengths], ...]
 
     def draw(self, rng: Random) -> int:
+        """One length [tokens]."""
         mark = rng.random() * sum(weight for weight, _ in self.parts)
         for weight, part in self.parts:
             mark -= weight
@@ -73,6 +80,7 @@ class Mixture:
 
     @property
     def mean(self) -> float:
+        """Expected length [tokens]."""
         total = sum(weight for weight, _ in self.parts)
         return sum(weight * part.mean for weight, part in self.parts) / total
 
@@ -108,7 +116,7 @@ class OpenLoop:
 
     requests: RequestClass
     rate_per_s: float
-    profile: Profile = Constant()
+    profile: Profile = ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ class ClosedLoop:
     clients: int
     think_s: float = 1.0
     """Mean of an exponential pause; also multiplied by the profile's factor."""
-    profile: Profile = Constant()
+    profile: Profile = ALWAYS
 
 
 @dataclass(frozen=True, slots=True)

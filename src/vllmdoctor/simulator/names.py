@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from vllmdoctor.simulator.histogram import Histogram
-from vllmdoctor.simulator.setup import Era
-from vllmdoctor.simulator.tally import Tally
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllmdoctor.simulator.histogram import Histogram
+    from vllmdoctor.simulator.setup import Era
+    from vllmdoctor.simulator.tally import Tally
 
 
 def histograms(era: Era, tally: Tally) -> Iterator[tuple[str, Histogram]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 from array import array
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from vllmdoctor.simulator.world import Page
 
 _SUFFIXES = ("_bucket", "_count", "_sum")
@@ -53,8 +54,7 @@ class Columns:
             for key in keys:
                 times, values = self.series[key]
                 yield "".join(
-                    f"{key} {value!r} {time_s:.3f}\n"
-                    for time_s, value in zip(times, values, strict=True)
+                    f"{key} {value!r} {time_s:.3f}\n" for time_s, value in zip(times, values, strict=True)
                 )
         yield "# EOF\n"
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator import names
 from vllmdoctor.simulator.companions import CompanionView
-from vllmdoctor.simulator.histogram import Histogram
 from vllmdoctor.simulator.info import cache_config_labels
 from vllmdoctor.simulator.labels import bound, series
-from vllmdoctor.simulator.pod import Pod
-from vllmdoctor.simulator.setup import Setup
-from vllmdoctor.simulator.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllmdoctor.simulator.histogram import Histogram
+    from vllmdoctor.simulator.pod import Pod
+    from vllmdoctor.simulator.setup import Setup
+    from vllmdoctor.simulator.tally import Tally
 
 
 class PodPage:
@@ -61,9 +65,7 @@ class PodPage:
         out[self._key("process_resident_memory_bytes", {})] = float(
             4096 * round(pod.memory.api * (1 + 0.001 * pod.rng.gauss(0, 1)) / 4096)
         )
-        out[self._key("process_start_time_seconds", {})] = round(
-            self.setup.start_unix_s + pod.started_s, 2
-        )
+        out[self._key("process_start_time_seconds", {})] = round(self.setup.start_unix_s + pod.started_s, 2)
         out[self._key("process_cpu_seconds_total", {})] = round(pod.cpu_s, 2)
         out[self._key("process_open_fds", {})] = float(90 + min(pod.in_flight, 4000))
         out[self._key("process_max_fds", {})] = 1048576.0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from random import Random
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.conditions import Conditions, conditions
 from vllmdoctor.simulator.engine import Engine
-from vllmdoctor.simulator.faults import Fault
 from vllmdoctor.simulator.histogram import HTTP, HTTP_HIGHR, Histogram
 from vllmdoctor.simulator.host import Memory
-from vllmdoctor.simulator.request import Request
-from vllmdoctor.simulator.setup import Setup
 from vllmdoctor.simulator.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from vllmdoctor.simulator.faults import Fault
+    from vllmdoctor.simulator.request import Request
+    from vllmdoctor.simulator.setup import Setup
 
 
 class Pod:
@@ -63,7 +67,6 @@ class Pod:
                 server,
                 Tally(server.max_model_len, old_bounds=version < (0, 8, 4)),
                 self.rng,
-                now_s,
                 self._ended,
                 requery=version < (0, 27, 0),
                 recompute_hits=version <= (0, 11, 0),
@@ -77,11 +80,7 @@ class Pod:
         """The process dies; the requests it held (their clients see an error)."""
         lost: list[Request] = []
         for engine in self.engines:
-            lost += [*engine.running, *engine.waiting, *engine.inbox]
-            engine.running.clear()
-            engine.waiting.clear()
-            engine.inbox.clear()
-            engine.run = None
+            lost += engine.drop_all()
         for request in lost:
             request.engine = None
             request.aborted = True

@@ -29,11 +29,16 @@ class Constant:
     value: float = 1.0
 
     def factor(self, t_s: float) -> float:
+        """The factor at ``t_s``."""
         return self.value
 
     @property
     def peak(self) -> float:
+        """An upper bound of the factor."""
         return self.value
+
+
+ALWAYS = Constant()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Ramp:
     after: float
 
     def factor(self, t_s: float) -> float:
+        """The factor at ``t_s``."""
         if t_s < self.start_s:
             return self.before
         if t_s >= self.end_s:
@@ -58,6 +64,7 @@ class Ramp:
 
     @property
     def peak(self) -> float:
+        """An upper bound of the factor."""
         return max(self.before, self.after)
 
 
@@ -75,10 +82,12 @@ class Diurnal:
     period_s: float = 86400.0
 
     def factor(self, t_s: float) -> float:
+        """The factor at ``t_s``."""
         return 1.0 + self.amplitude * math.cos(2 * math.pi * (t_s - self.peak_s) / self.period_s)
 
     @property
     def peak(self) -> float:
+        """An upper bound of the factor."""
         return 1.0 + self.amplitude
 
 
@@ -93,16 +102,16 @@ class Bursts:
     from_s: float = 0.0
 
     def factor(self, t_s: float) -> float:
+        """The factor at ``t_s``."""
         if t_s < self.from_s:
             return 1.0
         index = int(t_s // self.period_s)
-        start = index * self.period_s + _uniform(self.seed, index) * max(
-            0.0, self.period_s - self.length_s
-        )
+        start = index * self.period_s + _uniform(self.seed, index) * max(0.0, self.period_s - self.length_s)
         return self.height if start <= t_s < start + self.length_s else 1.0
 
     @property
     def peak(self) -> float:
+        """An upper bound of the factor."""
         return max(1.0, self.height)
 
 
@@ -115,6 +124,7 @@ class Wander:
     seed: int = 0
 
     def factor(self, t_s: float) -> float:
+        """The factor at ``t_s``."""
         index, share = divmod(t_s / self.knot_s, 1.0)
         low = _gauss(self.seed, int(index))
         high = _gauss(self.seed, int(index) + 1)
@@ -122,6 +132,7 @@ class Wander:
 
     @property
     def peak(self) -> float:
+        """An upper bound of the factor."""
         return math.exp(2.0 * self.sigma)
 
 
@@ -132,10 +143,12 @@ class Product:
     parts: tuple[Profile, ...]
 
     def factor(self, t_s: float) -> float:
+        """The factor at ``t_s``."""
         return math.prod(part.factor(t_s) for part in self.parts)
 
     @property
     def peak(self) -> float:
+        """An upper bound of the factor."""
         return math.prod(part.peak for part in self.parts)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.load import Recorded, RequestClass, Uniform
 from vllmdoctor.simulator.scenario import simulate
-from vllmdoctor.simulator.server import Server, StepModel
 from vllmdoctor.simulator.setup import Companions, Era, Scrape, Setup
-from vllmdoctor.simulator.world import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllmdoctor.simulator.server import Server, StepModel
+    from vllmdoctor.simulator.world import Page
 
 
 def replay(
@@ -30,8 +34,14 @@ def replay(
     ``prefix_tokens`` of each prompt are shared by all requests. Nobody gives up; requests still
     unfinished at ``duration_s`` stay in the gauges.
     """
-    kind = RequestClass("replay", Uniform(1, 1), Uniform(1, 1), prefix_tokens=prefix_tokens,
-                        timeout_s=math.inf, handler="/v1/completions")  # fmt: skip
+    kind = RequestClass(
+        "replay",
+        Uniform(1, 1),
+        Uniform(1, 1),
+        prefix_tokens=prefix_tokens,
+        timeout_s=math.inf,
+        handler="/v1/completions",
+    )
     setup = Setup(
         server=replace(server, step=step),
         load=(Recorded(kind, tuple(sorted(arrivals))),),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from vllmdoctor.simulator.load import RequestClass
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.load import RequestClass
 
 
 class Request:
@@ -14,7 +16,6 @@ class Request:
         "aborted",
         "arrival_s",
         "blocks",
-        "cached",
         "client",
         "computed",
         "decoding",
@@ -68,9 +69,8 @@ class Request:
         """Tokens of the present prefill that have their KV."""
         self.target = prompt
         """Tokens the present prefill must reach (prompt + generated after a preemption)."""
-        self.cached = 0
-        """Prompt tokens found in the prefix cache at first admission."""
         self.computed = 0
+        """Prompt tokens not found in the prefix cache at first admission."""
         self.blocks = 0
         """Private KV blocks, valid while not decoding."""
         self.holds_group = False

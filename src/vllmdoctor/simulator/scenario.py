@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.draw import Draw
-from vllmdoctor.simulator.setup import Setup
 from vllmdoctor.simulator.world import Page, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vllmdoctor.simulator.setup import Setup
 
 LABELS = (
     "healthy",

@@ -25,11 +25,7 @@ class StepModel:
 
     def decode_s(self, sequences: int, context_tokens: float) -> float:
         """Mean time [s] of a step that only decodes."""
-        return (
-            self.base_s
-            + self.per_decode_seq_s * sequences
-            + self.per_context_token_s * context_tokens
-        )
+        return self.base_s + self.per_decode_seq_s * sequences + self.per_context_token_s * context_tokens
 
     def prefill_s(self, tokens: int, done_before: int) -> float:
         """Time [s] that a prefill chunk of ``tokens`` adds to a step."""

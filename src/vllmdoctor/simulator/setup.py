@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from vllmdoctor.simulator.faults import Fault
-from vllmdoctor.simulator.load import Stream
-from vllmdoctor.simulator.server import Server
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.faults import Fault
+    from vllmdoctor.simulator.load import Stream
+    from vllmdoctor.simulator.server import Server
 
 GIB = 2**30
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from vllmdoctor.simulator.load import RequestClass
-from vllmdoctor.simulator.server import Server
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.load import RequestClass
+    from vllmdoctor.simulator.server import Server
 
 
 def live_tokens(kind: RequestClass) -> float:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vllmdoctor.simulator import histogram as h
 from vllmdoctor.simulator.histogram import Histogram
-from vllmdoctor.simulator.request import Request
+
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.request import Request
 
 FINISHED = ("stop", "length", "abort", "error", "repetition")
 
@@ -50,6 +54,32 @@ class Tally:
         self.preempted = Histogram(h.PREEMPTIONS)
         self.busy_s = 0.0
         """GPU time of the steps so far, the host's part left out [s]."""
+
+    def count_drafts(self, drafts: float, tokens: int, acceptance: float) -> None:
+        """``drafts`` sequences-times-steps of ``tokens`` drafted tokens each."""
+        if not self.accepted_by_position:
+            self.accepted_by_position = [0.0] * tokens
+        self.drafts += drafts
+        for position in range(tokens):
+            self.accepted_by_position[position] += drafts * acceptance ** (position + 1)
+
+    def sample(self, request: Request, now_s: float) -> None:
+        """A prefill has ended at ``now_s`` with a token: the first one, or one after a recompute.
+
+        Recomputed prompt tokens are not counted again; preemptions are counted only now, since
+        their events travel with the request's next output.
+        """
+        if not request.generated:
+            request.first_token_s = now_s
+            self.ttft.observe(now_s - request.arrival_s)
+            self.prompt_tokens += request.prompt
+            self.computed_tokens += request.computed
+        else:
+            self.itl.observe(now_s - request.last_token_s)
+        self.preemptions += request.preemptions - request.preemptions_seen
+        request.preemptions_seen = request.preemptions
+        request.generated += 1
+        self.generation_tokens += 1
 
     def finish(self, request: Request, now_s: float) -> None:
         """A request ended by itself at ``now_s``."""

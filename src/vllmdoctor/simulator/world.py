@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from random import Random
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.conditions import change_times, concerns
 from vllmdoctor.simulator.faults import ReplicaLoss, Restart
@@ -15,7 +15,11 @@ from vllmdoctor.simulator.load import ClosedLoop, OpenLoop, Recorded, Stream
 from vllmdoctor.simulator.page import PodPage
 from vllmdoctor.simulator.pod import Pod
 from vllmdoctor.simulator.request import Request
-from vllmdoctor.simulator.setup import Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vllmdoctor.simulator.setup import Setup
 
 OOM_DOWNTIME_S = 150.0
 RETRY_S = 5.0

@@ -56,7 +56,7 @@ class Input:
         source = chain([first], chunks)
         self._bytes = inflate(source, self.troubles.append) if first.startswith(MAGIC) else source
         head = b""
-        while len(head) < _HEAD and (piece := next(self._bytes, b"")):
+        while len(head) < _HEAD and (piece := next(self._bytes, None)) is not None:
             head += piece
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, as PowerShell's > writes it
             whole = head + b"".join(self._bytes)

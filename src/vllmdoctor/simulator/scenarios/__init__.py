@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vllmdoctor.simulator.scenario import Scenario
+from typing import TYPE_CHECKING
+
 from vllmdoctor.simulator.scenarios import (
     blocking,
     demand,
@@ -14,6 +15,9 @@ from vllmdoctor.simulator.scenarios import (
     overload,
     slowness,
 )
+
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.scenario import Scenario
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario

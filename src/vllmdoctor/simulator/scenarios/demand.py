@@ -11,7 +11,7 @@ from vllmdoctor.simulator.setup import Companions, Setup
 from vllmdoctor.simulator.sizing import capacity
 
 
-def sudden(draw: Draw) -> Setup:
+def _sudden(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = usual(draw, era)
     onset_s = draw.hours(5, 9)
@@ -20,17 +20,18 @@ def sudden(draw: Draw) -> Setup:
     return draw.setup(era, server, (OpenLoop(kind, rate, profile),), onset_s=onset_s)
 
 
-def night(draw: Draw) -> Setup:
+def _night(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = usual(draw, era)
     peak_s = draw.hours(2, 4)
     rate = 0.36 * capacity(server, kind)
     profile = draw.profile(Diurnal(draw.between(0.6, 0.75), peak_s))
-    return draw.setup(era, server, (OpenLoop(kind, rate, profile),), onset_s=peak_s + 4 * HOUR,
-                      hours=peak_s / HOUR + 11)  # fmt: skip
+    return draw.setup(
+        era, server, (OpenLoop(kind, rate, profile),), onset_s=peak_s + 4 * HOUR, hours=peak_s / HOUR + 11
+    )
 
 
-def ramp(draw: Draw) -> Setup:
+def _ramp(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = usual(draw, era)
     onset_s = draw.hours(4, 6)
@@ -39,7 +40,7 @@ def ramp(draw: Draw) -> Setup:
     return draw.setup(era, server, (OpenLoop(kind, rate, profile),), onset_s=onset_s)
 
 
-def idle(draw: Draw) -> Setup:
+def _idle(draw: Draw) -> Setup:
     """All traffic ends: counters stand still because there is nothing to do."""
     era = draw.era()
     server, kind = usual(draw, era)
@@ -49,15 +50,16 @@ def idle(draw: Draw) -> Setup:
     return draw.setup(era, server, (OpenLoop(kind, rate, profile),), onset_s=onset_s)
 
 
-def low_load(draw: Draw) -> Setup:
+def _low_load(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = usual(draw, era)
     rate = draw.between(0.01, 0.03)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.2)),),
-                      companions=Companions(dcgm=True))  # fmt: skip
+    return draw.setup(
+        era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.2)),), companions=Companions(dcgm=True)
+    )
 
 
-def client_side(draw: Draw) -> Setup:
+def _client_side(draw: Draw) -> Setup:
     """The clients' own path slows down: each pauses longer, the server is as fast as ever."""
     era = draw.era()
     server, kind = usual(draw, era)
@@ -69,10 +71,34 @@ def client_side(draw: Draw) -> Setup:
 
 
 ALL = (
-    Scenario("demand-drop-sudden", "demand_drop", "arrivals fall at once", sudden, acceptable=("client_side", "low_load")),
-    Scenario("demand-drop-night", "demand_drop", "the night of a day's wave", night, acceptable=("healthy", "low_load")),
-    Scenario("demand-drop-ramp", "demand_drop", "arrivals fall over hours", ramp, acceptable=("low_load",)),
-    Scenario("demand-drop-to-idle", "demand_drop", "traffic ends; true idle, not a stall", idle, acceptable=("low_load", "healthy")),
-    Scenario("low-load", "low_load", "a request a minute", low_load, acceptable=("healthy",)),
-    Scenario("client-side-slow", "client_side", "clients slow down, server fine", client_side, acceptable=("demand_drop", "healthy")),
-)  # fmt: skip
+    Scenario(
+        "demand-drop-sudden",
+        "demand_drop",
+        "arrivals fall at once",
+        _sudden,
+        acceptable=("client_side", "low_load"),
+    ),
+    Scenario(
+        "demand-drop-night",
+        "demand_drop",
+        "the night of a day's wave",
+        _night,
+        acceptable=("healthy", "low_load"),
+    ),
+    Scenario("demand-drop-ramp", "demand_drop", "arrivals fall over hours", _ramp, acceptable=("low_load",)),
+    Scenario(
+        "demand-drop-to-idle",
+        "demand_drop",
+        "traffic ends; true idle, not a stall",
+        _idle,
+        acceptable=("low_load", "healthy"),
+    ),
+    Scenario("low-load", "low_load", "a request a minute", _low_load, acceptable=("healthy",)),
+    Scenario(
+        "client-side-slow",
+        "client_side",
+        "clients slow down, server fine",
+        _client_side,
+        acceptable=("demand_drop", "healthy"),
+    ),
+)

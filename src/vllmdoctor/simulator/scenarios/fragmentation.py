@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vllmdoctor.simulator.draw import HOUR, Draw
 from vllmdoctor.simulator.faults import BlockLeak, BlockLoss, Restart
 from vllmdoctor.simulator.load import ClosedLoop, OpenLoop, RequestClass
 from vllmdoctor.simulator.scenario import Scenario
 from vllmdoctor.simulator.scenarios.overload import kv_server
-from vllmdoctor.simulator.server import Server
 from vllmdoctor.simulator.setup import Era, Setup
 from vllmdoctor.simulator.sizing import capacity
+
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.server import Server
 
 
 def leak_over(server: Server, rate: float, onset_s: float, hours: float, share: float) -> BlockLeak:
@@ -26,29 +29,31 @@ def _leaking(draw: Draw, era: Era) -> Setup:
     onset_s = draw.hours(1.5, 4)
     rate = draw.between(0.56, 0.64) * capacity(server, kind)
     leak = leak_over(server, rate, onset_s, draw.between(3.5, 5.5), draw.between(0.62, 0.75))
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),),
-                      faults=(leak,), onset_s=onset_s)  # fmt: skip
+    return draw.setup(
+        era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),), faults=(leak,), onset_s=onset_s
+    )
 
 
-def ramp(draw: Draw) -> Setup:
+def _ramp(draw: Draw) -> Setup:
     return _leaking(draw, draw.era(old=False))
 
 
-def early_names(draw: Draw) -> Setup:
+def _early_names(draw: Draw) -> Setup:
     return _leaking(draw, Era((0, 8, 5)))
 
 
-def sudden(draw: Draw) -> Setup:
+def _sudden(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = kv_server(draw, era)
     onset_s = draw.hours(4, 8)
     rate = draw.between(0.56, 0.64) * capacity(server, kind)
     loss = BlockLoss(onset_s, draw.between(0.55, 0.7))
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),),
-                      faults=(loss,), onset_s=onset_s)  # fmt: skip
+    return draw.setup(
+        era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),), faults=(loss,), onset_s=onset_s
+    )
 
 
-def sawtooth(draw: Draw) -> Setup:
+def _sawtooth(draw: Draw) -> Setup:
     """A leak that a restart resets and that begins again."""
     era = draw.era()
     server, kind = kv_server(draw, era)
@@ -56,11 +61,18 @@ def sawtooth(draw: Draw) -> Setup:
     first_s, period_s = draw.hours(4, 5), draw.hours(4.5, 5.5)
     leak = leak_over(server, rate, 0.0, 3.8, draw.between(0.7, 0.8))
     restarts = tuple(Restart(first_s + period_s * index, 0, 150) for index in range(3))
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),),
-                      faults=(leak, *restarts), onset_s=0.0, hours=15, uptime_s=0.0)  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile(sigma=0.03)),),
+        faults=(leak, *restarts),
+        onset_s=0.0,
+        hours=15,
+        uptime_s=0.0,
+    )
 
 
-def closed_loop(draw: Draw) -> Setup:
+def _closed_loop(draw: Draw) -> Setup:
     """Clients that wait for answers: no endless queue, the rate itself falls."""
     era = draw.era()
     server, kind = kv_server(draw, era)
@@ -69,11 +81,12 @@ def closed_loop(draw: Draw) -> Setup:
     clients = draw.whole(11, 13)
     rate = 0.8 * capacity(server, kind)
     leak = leak_over(server, rate, onset_s, draw.between(3.5, 5), draw.between(0.65, 0.78))
-    return draw.setup(era, server, (ClosedLoop(kind, clients, draw.between(1, 3)),),
-                      faults=(leak,), onset_s=onset_s)  # fmt: skip
+    return draw.setup(
+        era, server, (ClosedLoop(kind, clients, draw.between(1, 3)),), faults=(leak,), onset_s=onset_s
+    )
 
 
-def aborts(draw: Draw) -> Setup:
+def _aborts(draw: Draw) -> Setup:
     """Blocks leak when clients hang up: impatient clients wear the pool down."""
     era = draw.era(old=False)
     server, kind = kv_server(draw, era)
@@ -81,8 +94,13 @@ def aborts(draw: Draw) -> Setup:
     onset_s = draw.hours(1.5, 4)
     rate = draw.between(0.54, 0.62) * capacity(server, kind)
     share = 0.12
-    leak = BlockLeak(onset_s, 0.65 * server.num_gpu_blocks / (rate * share * 4.5 * HOUR * 0.5),
-                     0.5, on="abort", ceiling=draw.between(0.62, 0.72))  # fmt: skip
+    leak = BlockLeak(
+        onset_s,
+        0.65 * server.num_gpu_blocks / (rate * share * 4.5 * HOUR * 0.5),
+        0.5,
+        on="abort",
+        ceiling=draw.between(0.62, 0.72),
+    )
     load = (
         OpenLoop(kind, rate * (1 - share), draw.profile(sigma=0.03)),
         OpenLoop(impatient, rate * share),
@@ -91,10 +109,52 @@ def aborts(draw: Draw) -> Setup:
 
 
 ALL = (
-    Scenario("fragmentation-leak-ramp", "fragmentation", "blocks stay pinned after requests end", ramp, "leaked-blocks", ("overload",)),
-    Scenario("fragmentation-early-names", "fragmentation", "the same under vLLM 0.8.5's names", early_names, "leaked-blocks", ("overload",)),
-    Scenario("fragmentation-sudden-loss", "fragmentation", "half of the pool is lost at once", sudden, "leaked-blocks", ("overload",)),
-    Scenario("fragmentation-sawtooth", "fragmentation", "a restart resets it, it rises again", sawtooth, "leaked-blocks", ("overload", "restart")),
-    Scenario("fragmentation-closed-loop", "fragmentation", "leaked blocks under a closed loop", closed_loop, "leaked-blocks", ("overload",)),
-    Scenario("fragmentation-abort-leak", "fragmentation", "blocks leak when clients hang up", aborts, "leaked-blocks", ("overload",)),
-)  # fmt: skip
+    Scenario(
+        "fragmentation-leak-ramp",
+        "fragmentation",
+        "blocks stay pinned after requests end",
+        _ramp,
+        "leaked-blocks",
+        ("overload",),
+    ),
+    Scenario(
+        "fragmentation-early-names",
+        "fragmentation",
+        "the same under vLLM 0.8.5's names",
+        _early_names,
+        "leaked-blocks",
+        ("overload",),
+    ),
+    Scenario(
+        "fragmentation-sudden-loss",
+        "fragmentation",
+        "half of the pool is lost at once",
+        _sudden,
+        "leaked-blocks",
+        ("overload",),
+    ),
+    Scenario(
+        "fragmentation-sawtooth",
+        "fragmentation",
+        "a restart resets it, it rises again",
+        _sawtooth,
+        "leaked-blocks",
+        ("overload", "restart"),
+    ),
+    Scenario(
+        "fragmentation-closed-loop",
+        "fragmentation",
+        "leaked blocks under a closed loop",
+        _closed_loop,
+        "leaked-blocks",
+        ("overload",),
+    ),
+    Scenario(
+        "fragmentation-abort-leak",
+        "fragmentation",
+        "blocks leak when clients hang up",
+        _aborts,
+        "leaked-blocks",
+        ("overload",),
+    ),
+)

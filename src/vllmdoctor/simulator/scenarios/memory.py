@@ -11,7 +11,7 @@ from vllmdoctor.simulator.setup import Companions, Host, Setup
 from vllmdoctor.simulator.sizing import capacity
 
 
-def linear(draw: Draw) -> Setup:
+def _linear(draw: Draw) -> Setup:
     """15-30 % an hour, seen by cAdvisor."""
     era = draw.era()
     server, kind = usual(draw, era)
@@ -19,11 +19,18 @@ def linear(draw: Draw) -> Setup:
     per_hour = draw.between(0.15, 0.28) * 6 * GIB
     leak = HostMemoryLeak(onset_s, bytes_per_s=per_hour / HOUR)
     rate = draw.between(0.42, 0.55) * capacity(server, kind)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile()),), faults=(leak,),
-                      host=Host(32 * GIB), onset_s=onset_s, companions=Companions(cadvisor=True))  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile()),),
+        faults=(leak,),
+        host=Host(32 * GIB),
+        onset_s=onset_s,
+        companions=Companions(cadvisor=True),
+    )
 
 
-def per_request(draw: Draw) -> Setup:
+def _per_request(draw: Draw) -> Setup:
     """Every request leaves something behind."""
     era = draw.era()
     server, kind = usual(draw, era)
@@ -31,64 +38,125 @@ def per_request(draw: Draw) -> Setup:
     rate = draw.between(0.42, 0.55) * capacity(server, kind)
     each = draw.between(0.18, 0.3) * 6 * GIB / HOUR / rate
     leak = HostMemoryLeak(onset_s, bytes_per_request=each)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.15)),), faults=(leak,),
-                      host=Host(40 * GIB), onset_s=onset_s, companions=Companions(cadvisor=True))  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile(sigma=0.15)),),
+        faults=(leak,),
+        host=Host(40 * GIB),
+        onset_s=onset_s,
+        companions=Companions(cadvisor=True),
+    )
 
 
-def api_process(draw: Draw) -> Setup:
+def _api_process(draw: Draw) -> Setup:
     """Only the API server leaks, and only its own resident memory is known."""
     era = draw.era(old=False)
     server, kind = usual(draw, era)
     onset_s = draw.hours(1, 3)
-    leak = HostMemoryLeak(onset_s, bytes_per_s=draw.between(0.2, 0.4) * 0.9 * GIB / HOUR,
-                          component="api")  # fmt: skip
+    leak = HostMemoryLeak(onset_s, bytes_per_s=draw.between(0.2, 0.4) * 0.9 * GIB / HOUR, component="api")
     rate = draw.between(0.42, 0.55) * capacity(server, kind)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile()),), faults=(leak,),
-                      onset_s=onset_s, companions=Companions())  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile()),),
+        faults=(leak,),
+        onset_s=onset_s,
+        companions=Companions(),
+    )
 
 
-def oom_sawtooth(draw: Draw) -> Setup:
+def _oom_sawtooth(draw: Draw) -> Setup:
     """The leak reaches the limit, the pod is killed, and it begins again."""
     era = draw.era()
     server, kind = usual(draw, era)
     limit = 16 * GIB
     leak = HostMemoryLeak(0.0, bytes_per_s=10 * GIB / (draw.hours(3, 4)))
     rate = draw.between(0.42, 0.55) * capacity(server, kind)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile()),), faults=(leak,),
-                      host=Host(limit), onset_s=0.0, companions=Companions(cadvisor=True))  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile()),),
+        faults=(leak,),
+        host=Host(limit),
+        onset_s=0.0,
+        companions=Companions(cadvisor=True),
+    )
 
 
-def with_slowdown(draw: Draw) -> Setup:
+def _with_slowdown(draw: Draw) -> Setup:
     """Near the limit the host spends its time on reclaim: steps take longer."""
     era = draw.era()
     server, kind = usual(draw, era)
     onset_s = draw.hours(1, 2)
     limit = 24 * GIB
     hours = draw.between(8.5, 9.5)
-    leak = HostMemoryLeak(onset_s, bytes_per_s=(0.96 * limit - 6.2 * GIB) / hours / HOUR,
-                          slowdown=draw.between(1.4, 2.0), end_s=onset_s + hours * HOUR)  # fmt: skip
+    leak = HostMemoryLeak(
+        onset_s,
+        bytes_per_s=(0.96 * limit - 6.2 * GIB) / hours / HOUR,
+        slowdown=draw.between(1.4, 2.0),
+        end_s=onset_s + hours * HOUR,
+    )
     rate = draw.between(0.55, 0.65) * capacity(server, kind)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile()),), faults=(leak,),
-                      host=Host(limit, api_bytes=0.7 * GIB, engine_bytes=4.4 * GIB), hours=13,
-                      onset_s=onset_s, companions=Companions(cadvisor=True))  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile()),),
+        faults=(leak,),
+        host=Host(limit, api_bytes=0.7 * GIB, engine_bytes=4.4 * GIB),
+        hours=13,
+        onset_s=onset_s,
+        companions=Companions(cadvisor=True),
+    )
 
 
-def gpu_growth(draw: Draw) -> Setup:
+def _gpu_growth(draw: Draw) -> Setup:
     """Device memory outside the KV pool grows after the warm-up."""
     era = draw.era()
     server, kind = usual(draw, era)
     onset_s = draw.hours(2, 4)
     growth = GpuMemoryGrowth(onset_s, draw.between(0.3, 0.55) * GIB / HOUR)
     rate = draw.between(0.42, 0.55) * capacity(server, kind)
-    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile()),), faults=(growth,),
-                      onset_s=onset_s, companions=Companions(dcgm=True))  # fmt: skip
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile()),),
+        faults=(growth,),
+        onset_s=onset_s,
+        companions=Companions(dcgm=True),
+    )
 
 
 ALL = (
-    Scenario("leak-host-linear", "memory_leak", "host memory grows, cAdvisor sees it", linear, "host"),
-    Scenario("leak-host-per-request", "memory_leak", "host memory grows with every request", per_request, "host"),
-    Scenario("leak-api-process", "memory_leak", "the API server's resident memory grows", api_process, "host"),
-    Scenario("leak-oom-sawtooth", "memory_leak", "OOM kills cut a saw out of the growth", oom_sawtooth, "host", ("restart",)),
-    Scenario("leak-with-slowdown", "memory_leak", "near the limit steps take longer", with_slowdown, "host", ("overload", "host_cpu_bound")),
-    Scenario("gpu-memory-growth", "gpu_memory_growth", "device memory outside the pool grows", gpu_growth, "gpu", ("memory_leak",)),
-)  # fmt: skip
+    Scenario("leak-host-linear", "memory_leak", "host memory grows, cAdvisor sees it", _linear, "host"),
+    Scenario(
+        "leak-host-per-request", "memory_leak", "host memory grows with every request", _per_request, "host"
+    ),
+    Scenario(
+        "leak-api-process", "memory_leak", "the API server's resident memory grows", _api_process, "host"
+    ),
+    Scenario(
+        "leak-oom-sawtooth",
+        "memory_leak",
+        "OOM kills cut a saw out of the growth",
+        _oom_sawtooth,
+        "host",
+        ("restart",),
+    ),
+    Scenario(
+        "leak-with-slowdown",
+        "memory_leak",
+        "near the limit steps take longer",
+        _with_slowdown,
+        "host",
+        ("overload", "host_cpu_bound"),
+    ),
+    Scenario(
+        "gpu-memory-growth",
+        "gpu_memory_growth",
+        "device memory outside the pool grows",
+        _gpu_growth,
+        "gpu",
+        ("memory_leak",),
+    ),
+)

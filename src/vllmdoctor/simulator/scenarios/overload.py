@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from vllmdoctor.simulator.draw import Draw
 from vllmdoctor.simulator.load import LogNormal, OpenLoop, RequestClass
 from vllmdoctor.simulator.profiles import Ramp, step
 from vllmdoctor.simulator.scenario import Scenario
-from vllmdoctor.simulator.server import Server
-from vllmdoctor.simulator.setup import Era, Setup
 from vllmdoctor.simulator.sizing import blocks_for, capacity
+
+if TYPE_CHECKING:
+    from vllmdoctor.simulator.draw import Draw
+    from vllmdoctor.simulator.server import Server
+    from vllmdoctor.simulator.setup import Era, Setup
 
 
 def kv_server(draw: Draw, era: Era) -> tuple[Server, RequestClass]:
@@ -19,7 +22,7 @@ def kv_server(draw: Draw, era: Era) -> tuple[Server, RequestClass]:
     return draw.server(era, blocks=blocks_for(kind, draw.between(12, 17))), kind
 
 
-def kv_step(draw: Draw) -> Setup:
+def _kv_step(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = kv_server(draw, era)
     onset_s = draw.hours(4, 8)
@@ -28,7 +31,7 @@ def kv_step(draw: Draw) -> Setup:
     return draw.setup(era, server, (OpenLoop(kind, top, profile),), onset_s=onset_s)
 
 
-def kv_ramp(draw: Draw) -> Setup:
+def _kv_ramp(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = kv_server(draw, era)
     start_s, end_s, goal = draw.hours(2, 4), draw.hours(7, 9), draw.between(1.4, 1.7)
@@ -39,7 +42,7 @@ def kv_ramp(draw: Draw) -> Setup:
     return draw.setup(era, server, load, onset_s=onset_s)
 
 
-def longer_outputs(draw: Draw) -> Setup:
+def _longer_outputs(draw: Draw) -> Setup:
     """As many requests as before, but their answers are two or three times as long."""
     era = draw.era()
     server, kind = kv_server(draw, era)
@@ -55,7 +58,7 @@ def longer_outputs(draw: Draw) -> Setup:
     return draw.setup(era, server, load, onset_s=onset_s)
 
 
-def slots(draw: Draw) -> Setup:
+def _slots(draw: Draw) -> Setup:
     era = draw.era()
     kind = draw.chat(timeout_s=draw.between(120, 300))
     seqs = draw.whole(6, 10)
@@ -66,7 +69,7 @@ def slots(draw: Draw) -> Setup:
     return draw.setup(era, server, load, onset_s=onset_s)
 
 
-def compute(draw: Draw) -> Setup:
+def _compute(draw: Draw) -> Setup:
     """Decoding itself is at its limit: every running request slows all the others."""
     era = draw.era()
     kind = draw.chat(prompt=300, output=420, timeout_s=draw.between(100, 140))
@@ -79,11 +82,17 @@ def compute(draw: Draw) -> Setup:
     return draw.setup(era, server, load, onset_s=onset_s)
 
 
-def prefill_rate(draw: Draw) -> Setup:
+def _prefill_rate(draw: Draw) -> Setup:
     """Many long prompts with short answers: prompt processing is at its limit, KV is not."""
     era = draw.era()
-    kind = RequestClass("classify", LogNormal(2600, 0.4, 300, 8000), LogNormal(24, 0.4, 2, 80),
-                        timeout_s=draw.between(60, 120), patience_sigma=0.6, max_tokens=128)  # fmt: skip
+    kind = RequestClass(
+        "classify",
+        LogNormal(2600, 0.4, 300, 8000),
+        LogNormal(24, 0.4, 2, 80),
+        timeout_s=draw.between(60, 120),
+        patience_sigma=0.6,
+        max_tokens=128,
+    )
     server = draw.server(era, blocks=blocks_for(kind, 120), budget=4096)
     onset_s = draw.hours(4, 8)
     profile = draw.profile(step(onset_s, 0.5, draw.between(1.15, 1.35)), sigma=0.03)
@@ -91,7 +100,7 @@ def prefill_rate(draw: Draw) -> Setup:
     return draw.setup(era, server, load, onset_s=onset_s)
 
 
-def prefill_longer_prompts(draw: Draw) -> Setup:
+def _prefill_longer_prompts(draw: Draw) -> Setup:
     """The same requests with prompts several times as long."""
     era = draw.era()
     kind = draw.chat(prompt=700, output=120, timeout_s=draw.between(90, 180))
@@ -107,11 +116,29 @@ def prefill_longer_prompts(draw: Draw) -> Setup:
 
 
 ALL = (
-    Scenario("overload-kv-step", "overload", "demand steps over what the pool can hold", kv_step, "kv-bound"),
-    Scenario("overload-kv-ramp", "overload", "demand climbs over what the pool can hold", kv_ramp, "kv-bound"),
-    Scenario("overload-longer-outputs", "overload", "answers become longer", longer_outputs, "kv-bound"),
-    Scenario("overload-slots", "overload", "all sequence slots taken, KV free", slots, "slot-bound"),
-    Scenario("overload-compute", "overload", "decode compute at its limit", compute, "compute-bound"),
-    Scenario("overload-prefill-rate", "overload", "long prompts, short answers, KV low", prefill_rate, "prefill-bound", ("prefill_bound",)),
-    Scenario("prefill-bound-longer-prompts", "prefill_bound", "prompts become longer", prefill_longer_prompts, "prefill-bound", ("overload",)),
-)  # fmt: skip
+    Scenario(
+        "overload-kv-step", "overload", "demand steps over what the pool can hold", _kv_step, "kv-bound"
+    ),
+    Scenario(
+        "overload-kv-ramp", "overload", "demand climbs over what the pool can hold", _kv_ramp, "kv-bound"
+    ),
+    Scenario("overload-longer-outputs", "overload", "answers become longer", _longer_outputs, "kv-bound"),
+    Scenario("overload-slots", "overload", "all sequence slots taken, KV free", _slots, "slot-bound"),
+    Scenario("overload-compute", "overload", "decode compute at its limit", _compute, "compute-bound"),
+    Scenario(
+        "overload-prefill-rate",
+        "overload",
+        "long prompts, short answers, KV low",
+        _prefill_rate,
+        "prefill-bound",
+        ("prefill_bound",),
+    ),
+    Scenario(
+        "prefill-bound-longer-prompts",
+        "prefill_bound",
+        "prompts become longer",
+        _prefill_longer_prompts,
+        "prefill-bound",
+        ("overload",),
+    ),
+)
