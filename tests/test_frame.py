@@ -13,7 +13,9 @@ from vllmdoctor.recording import gather
 ENGINE = 'engine="0",model_name="m"'
 
 
-def history(series: Mapping[str, Sequence[float]], every: float = 10.0, instance: str = "s") -> list[Observation]:
+def history(
+    series: Mapping[str, Sequence[float]], every: float = 10.0, instance: str = "s"
+) -> list[Observation]:
     length = max(len(v) for v in series.values())
     return [
         Snapshot(1000 + i * every, instance, {k: float(v[i]) for k, v in series.items() if i < len(v)})
@@ -52,7 +54,9 @@ def test_a_hole_is_not_a_fall_to_zero() -> None:
 
 def test_old_and_new_names_of_one_gauge_count_once() -> None:
     usage = [0.4] * 60
-    f = frame({f"vllm:kv_cache_usage_perc{{{ENGINE}}}": usage, f"vllm:gpu_cache_usage_perc{{{ENGINE}}}": usage})
+    f = frame(
+        {f"vllm:kv_cache_usage_perc{{{ENGINE}}}": usage, f"vllm:gpu_cache_usage_perc{{{ENGINE}}}": usage}
+    )
     assert np.nanmean(f.gauge("kv_cache_usage")) == pytest.approx(0.4)
 
 
@@ -108,7 +112,9 @@ def test_a_container_joins_the_engine_of_its_pod_only() -> None:
     observed = (
         history({'vllm:num_requests_running{engine="0",model_name="m",pod="a"}': [1] * 30}, instance="a")
         + history({'vllm:num_requests_running{engine="0",model_name="m",pod="b"}': [1] * 30}, instance="b")
-        + history({'container_memory_working_set_bytes{container="vllm",pod="b"}': [7e9] * 30}, instance="node")
+        + history(
+            {'container_memory_working_set_bytes{container="vllm",pod="b"}': [7e9] * 30}, instance="node"
+        )
     )
 
     held = {f.instance: f.has("container_memory") for f in frames(gather(observed))}
@@ -117,7 +123,8 @@ def test_a_container_joins_the_engine_of_its_pod_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("span", "interval", "step"), [(240, 1, 2), (86400, 15, 300), (86400, 60, 300), (43200, 60, 300), (10, 5, 10)]
+    ("span", "interval", "step"),
+    [(240, 1, 2), (86400, 15, 300), (86400, 60, 300), (43200, 60, 300), (10, 5, 10)],
 )
 def test_the_grid_has_about_three_hundred_bins_of_at_least_two_scrapes(
     span: float, interval: float, step: float

@@ -39,7 +39,7 @@ class Onset:
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """Yielded by a rule whose evidence is itself what users feel now: no comparison is needed to call it slow."""
+    """Yielded by a rule whose evidence is what users feel now: it needs no comparison to be called slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,6 @@ class Case:
         interval: tuple[float, float] | None,
         detail: str,
     ) -> Evidence:
-        known = isinstance(limit, Limit)
         return Evidence(
             what=what,
             observed=float(observed),
@@ -126,7 +125,7 @@ class Case:
             limit=limit.value if isinstance(limit, Limit) else float(limit),
             unit=unit or (limit.unit if isinstance(limit, Limit) else ""),
             role=role,  # type: ignore[arg-type]
-            source=limit.source if known else "",
+            source=limit.source if isinstance(limit, Limit) else "",
             interval=interval,
             detail=detail,
         )

@@ -7,7 +7,6 @@ needs it, so that a missing file fails before anything heavy is loaded.
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,8 @@ from vllmdoctor import __version__
 from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, EXIT_MISUSED, UnknownName, UsageError, VllmDoctorError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vllmdoctor.model import Report
     from vllmdoctor.recording import Recording
     from vllmdoctor.sources import Window
@@ -42,7 +43,8 @@ Targets = Annotated[
 For = Annotated[str, typer.Option("--for", help="how long to watch a live server", metavar="DURATION")]
 Every = Annotated[str, typer.Option("--every", help="time between two scrapes", metavar="DURATION")]
 VllmVersion = Annotated[
-    str, typer.Option("--vllm-version", help="the server's version, where nothing else tells it", metavar="X.Y.Z")
+    str,
+    typer.Option("--vllm-version", help="the server's version, where nothing else tells it", metavar="X.Y.Z"),
 ]
 FAIL_ON = ("never", "info", "warning", "critical")
 
@@ -68,12 +70,18 @@ def diagnose(
     duration: For = "60s",
     every: Every = "5s",
     baseline: Annotated[
-        str, typer.Option("--baseline", help="a recording of the server in health, to compare with", metavar="FILE")
+        str,
+        typer.Option(
+            "--baseline", help="a recording of the server in health, to compare with", metavar="FILE"
+        ),
     ] = "",
     vllm_version: VllmVersion = "",
     fmt: Annotated[str, typer.Option("--format", "-f", help="text or json", metavar="FORMAT")] = "",
     output: Annotated[
-        str, typer.Option("--output", "-o", help="write the report here; its ending picks the format", metavar="FILE")
+        str,
+        typer.Option(
+            "--output", "-o", help="write the report here; its ending picks the format", metavar="FILE"
+        ),
     ] = "",
     save: Annotated[
         str, typer.Option("--save", help="keep what was read as a recording", metavar="FILE")
@@ -81,7 +89,9 @@ def diagnose(
     fail_on: Annotated[
         str, typer.Option("--fail-on", help="exit 1 on a finding this severe: never, info, warning, critical")
     ] = "never",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="show every comparison of every rule")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="show every comparison of every rule")
+    ] = False,
 ) -> None:
     """Judge a server: is it slow, since when, why, and what to change."""
     from vllmdoctor.render import format_for, render
@@ -101,9 +111,7 @@ def diagnose(
         _save(recording, save)
     from vllmdoctor.diagnosis import diagnose as judge
 
-    report = judge(
-        recording, target=" ".join(targets), baseline=before, vllm_version=vllm_version
-    )
+    report = judge(recording, target=" ".join(targets), baseline=before, vllm_version=vllm_version)
     text = render(
         report,
         chosen,
@@ -127,7 +135,9 @@ def record(
     duration: For = "8h",
     every: Every = "15s",
     append: Annotated[bool, typer.Option("--append", help="go on with a recording that exists")] = False,
-    redact: Annotated[bool, typer.Option("--redact", help="replace model, pod and host names by aliases")] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="replace model, pod and host names by aliases")
+    ] = False,
     max_size: Annotated[
         str, typer.Option("--max-size", help="start a new part at this size", metavar="SIZE")
     ] = "256MiB",
@@ -154,8 +164,12 @@ def record(
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(metavar="FILE", help="a recording or metrics text", show_default=False)],
-    output: Annotated[str, typer.Option("--output", "-o", help="the OpenMetrics file to write", metavar="FILE")],
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", help="a recording or metrics text", show_default=False)
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="the OpenMetrics file to write", metavar="FILE")
+    ],
 ) -> None:
     """Write a recording as OpenMetrics text, for `promtool tsdb create-blocks-from openmetrics`."""
     from vllmdoctor.commands_record import convert as write
@@ -178,7 +192,10 @@ def examples() -> None:
 
 @app.command()
 def explain(
-    slug: Annotated[str, typer.Argument(metavar="SLUG", help="a cause or a verdict, as reports name it", show_default=False)],
+    slug: Annotated[
+        str,
+        typer.Argument(metavar="SLUG", help="a cause or a verdict, as reports name it", show_default=False),
+    ],
 ) -> None:
     """Show the runbook page of a cause."""
     from vllmdoctor.render.pages import runbook as page
@@ -254,7 +271,9 @@ def main(arguments: list[str] | None = None) -> int:
     except VllmDoctorError as error:
         from vllmdoctor.render.pages import error as line
 
-        sys.stderr.write(line(error.message, error.hint, color=_color(sys.stderr), encoding=_encoding(sys.stderr)))
+        sys.stderr.write(
+            line(error.message, error.hint, color=_color(sys.stderr), encoding=_encoding(sys.stderr))
+        )
         return error.exit_code
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else EXIT_MISUSED if done.code else EXIT_DONE

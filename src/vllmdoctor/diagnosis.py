@@ -34,7 +34,7 @@ from vllmdoctor.symptoms import is_slow, signs, symptoms, windows
 from vllmdoctor.vitals import Vitals
 
 TREND_POINTS = 60
-CORE = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens", "ttft")
+FEWEST_SCRAPES = 6  # a clean bill needs more than a glance
 # of two findings as severe, the one that names a mechanism says more than the one that names its effect
 GENERAL = ("overload", "prefill-bound", "head-of-line-blocking", "memory-leak", "gpu-memory-growth")
 WELL = ("demand-drop", "client-side")
@@ -49,6 +49,17 @@ def diagnose(
     vllm_version: str = "",
 ) -> Report:
     """Judge a recording. Raises NotEnoughData when it holds no vLLM series with two scrapes."""
+    with np.errstate(all="ignore"):  # NaN and Inf are answers here, not accidents
+        return _diagnose(recording, target, rules, baseline, vllm_version)
+
+
+def _diagnose(
+    recording: Recording,
+    target: str,
+    rules: Sequence[Rule] | None,
+    baseline: Recording | None,
+    vllm_version: str,
+) -> Report:
     framed = frames(recording)
     if not framed:
         raise NotEnoughData("no vLLM metrics to judge", hint="point vllmdoctor at a vLLM server's /metrics")
@@ -74,9 +85,7 @@ def diagnose(
     reports = [reports[i] for i in order]
     worst, worst_case, version = reports[0], cases[order[0]], versions[order[0]]
     treatments = {r.slug: r for r in chosen}
-    plan = plan_for(
-        worst.findings, worst_case, version, lambda o: treatments[o.slug].treatment(o.kind)
-    )
+    plan = plan_for(worst.findings, worst_case, version, lambda o: treatments[o.slug].treatment(o.kind))
     looked = {o.slug for r in reports for o in r.outcomes if o.status is not Status.UNKNOWN}
     return Report(
         target=target,
@@ -127,7 +136,8 @@ def _rank(rules: Iterable[Rule], outcomes: list[Outcome]) -> tuple[Outcome, ...]
             if cause.slug not in by:
                 by.setdefault(slug, cause.slug)
     outcomes = [
-        replace(o, explained_by=by[o.slug]) if o.status is Status.FOUND and o.slug in by else o for o in outcomes
+        replace(o, explained_by=by[o.slug]) if o.status is Status.FOUND and o.slug in by else o
+        for o in outcomes
     ]
     standing = {Status.FOUND: 0, Status.UNKNOWN: 1, Status.CLEAR: 2}
     return tuple(
@@ -159,7 +169,7 @@ def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFo
     frame = case.frame
     slow = True if any(o.felt for o in outcomes) else is_slow(case.symptoms)
     well = next((o for o in outcomes if o.status is Status.FOUND and o.slug in WELL), None)
-    blind = sum(frame.has(s) for s in CORE) < 3 or not case.windows.now.any()
+    blind = _blind(case)
     verdict = verdict_of(slow if well is None else False, outcomes, blind)
     first = next((o for o in outcomes if o.status is Status.FOUND and o.severity > Severity.INFO), None)
     primary, kind, confidence, onset = verdict.value, "", _clean_confidence(outcomes), None
@@ -188,6 +198,15 @@ def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFo
     )
 
 
+def _blind(case: Case) -> bool:
+    """Whether too little was seen for a clean bill: no load, no progress, or too few scrapes."""
+    v = case.vitals
+    load = np.isfinite(v.running).any()
+    progress = np.isfinite(v.generation).any() or np.isfinite(v.finished).any()
+    scrapes = (case.frame.end - case.frame.start) / case.frame.interval + 1
+    return not (load and progress and scrapes >= FEWEST_SCRAPES)
+
+
 def _clean_confidence(outcomes: Sequence[Outcome]) -> float:
     """How sure a clean bill is: the share of the rules that could look."""
     looked = sum(o.status is not Status.UNKNOWN for o in outcomes)
@@ -207,7 +226,13 @@ def _headline(verdict: Verdict, cause: Outcome | None, found: Sequence[Symptom])
 
 
 def _badness(report: EngineReport) -> tuple[int, int, float]:
-    order = {Verdict.SICK: 4, Verdict.UNEXPLAINED: 3, Verdict.AT_RISK: 2, Verdict.BLIND: 1, Verdict.HEALTHY: 0}
+    order = {
+        Verdict.SICK: 4,
+        Verdict.UNEXPLAINED: 3,
+        Verdict.AT_RISK: 2,
+        Verdict.BLIND: 1,
+        Verdict.HEALTHY: 0,
+    }
     return (
         order[report.verdict],
         max((o.severity for o in report.findings), default=0),

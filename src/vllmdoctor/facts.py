@@ -56,7 +56,9 @@ def server_version(recording: Recording, frame: Frame, given: str) -> VersionFou
 def engine_facts(recording: Recording, vitals: Vitals, version: VersionFound) -> Mapping[str, Fact]:
     """Settings by vLLM's argument name; what the server was started with wins over its metrics."""
     frame = vitals.frame
-    facts: dict[str, Fact] = {"vllm_version": Fact("vllm_version", version.words, version.origin, frame.instance)}
+    facts: dict[str, Fact] = {
+        "vllm_version": Fact("vllm_version", version.words, version.origin, frame.instance)
+    }
     labels = frame.labels("cache_config")
     for key in CACHE_LABELS:
         text = labels.get(key, "")

@@ -123,7 +123,7 @@ class Frame:
     @cached_property
     def times(self) -> FloatArray:
         """The middle of each bin, unix seconds."""
-        return self.start + (np.arange(self.size) + 0.5) * self.step
+        return self.start + (np.arange(self.size, dtype=np.float64) + 0.5) * self.step
 
     def has(self, signal: str) -> bool:
         """Whether the signal was exposed at all."""
@@ -142,7 +142,7 @@ class Frame:
         key = (kind, signal)
         if key not in self._cache:
             self._cache[key] = make()
-        return cast(T, self._cache[key])
+        return cast("T", self._cache[key])
 
     def _bins(self, times: FloatArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.intp]]":
         return np.clip(((times - self.start) / self.step).astype(np.intp), 0, self.size - 1)
@@ -171,12 +171,12 @@ class Frame:
         columns = [x.column for x in self.columns(signal)]
         if not columns:
             return np.empty(0), np.empty(0)
-        if all(c.times is columns[0].times for c in columns):
-            times, rows = columns[0].times, [c.values for c in columns]
-        else:
+        times, rows = columns[0].times, [c.values for c in columns]
+        if any(c.times is not times for c in columns):
             times = np.unique(np.concatenate([c.times for c in columns]))
-            rows = [pd.Series(c.values, c.times).reindex(times).ffill(limit=2).to_numpy() for c in columns]
-        return times, _merge(list(rows), SIGNALS[signal].merge) * self.names[signal].scale
+            rows = [_onto(times, c) for c in columns]
+        finite = [np.where(np.isfinite(r), r, np.nan) for r in rows]
+        return times, _merge(finite, SIGNALS[signal].merge) * self.names[signal].scale
 
     def rate(self, signal: str) -> FloatArray:
         """A counter's increase per second and bin; NaN in gaps. Resets count from zero."""
@@ -199,8 +199,8 @@ class Frame:
         near = dt <= GAP_SCRAPES * self.interval
         bins = self._bins(times[1:][near])
         return (
-            np.bincount(bins, delta[near], self.size),
-            np.bincount(bins, dt[near], self.size),
+            np.bincount(bins, delta[near], self.size).astype(np.float64),
+            np.bincount(bins, dt[near], self.size).astype(np.float64),
         )
 
     def increase(self, column: Column) -> FloatArray:
@@ -284,8 +284,20 @@ def _merge(rows: Sequence[FloatArray], how: str) -> FloatArray:
     stack = np.vstack(rows)
     empty = np.isnan(stack).all(axis=0)
     stack = np.where(empty, 0.0, stack)
-    merged = {"sum": np.nansum, "max": np.nanmax, "mean": np.nanmean, "last": np.nanmax}[how](stack, axis=0)
-    return np.where(empty, np.nan, merged)
+    if how == "sum":
+        merged = np.nansum(stack, axis=0)
+    elif how == "mean":
+        merged = np.nanmean(stack, axis=0)
+    else:
+        merged = np.nanmax(stack, axis=0)
+    merged_or_nan: FloatArray = np.where(empty, np.nan, merged)
+    return merged_or_nan
+
+
+def _onto(times: FloatArray, column: Column) -> FloatArray:
+    """A column's values at other times: each holds for at most two of them."""
+    held = pd.Series(column.values, column.times).reindex(times).ffill(limit=2)
+    return np.asarray(held.to_numpy(), np.float64)
 
 
 def choose_step(span: float, interval: float) -> float:
@@ -310,7 +322,9 @@ def frames(recording: Recording) -> tuple[Frame, ...]:
             raw, labels = split_series(key)
             name = canonical_name(raw)
             labelled = Labelled(labels, column)
-            if name.startswith("vllm:") and ("model_name" in labels or "engine" in labels or "model" in labels):
+            if name.startswith("vllm:") and (
+                "model_name" in labels or "engine" in labels or "model" in labels
+            ):
                 serving = True
                 model = labels.get("model_name", labels.get("model", ""))
                 place = engines.setdefault((instance, model, labels.get("engine", "0")), {})

@@ -51,7 +51,9 @@ def measured(case: Case) -> dict[str, Value]:
         "memory_limit": _last(frame.gauge("container_memory_limit")),
         "memory_used": _last(frame.gauge("container_memory")),
         "gpu_temperature": case.now(frame.gauge("gpu_temperature")),
-        "replicas": float(len({f.instance for f in case.fleet.frames})) if len(case.fleet.frames) > 1 else math.nan,
+        "replicas": float(len({f.instance for f in case.fleet.frames}))
+        if len(case.fleet.frames) > 1
+        else math.nan,
     }
     for name, signal in (("prompt", "prompt_length"), ("output", "output_length")):
         for q in (50, 95, 99):

@@ -148,19 +148,18 @@ def change(y: FloatArray, *, margin: int = 4) -> Change | None:
     after = float(np.median(v[split:] if shape == "step" else v[-max(margin, n // 10) :]))
     noise = float(np.median(np.abs(head - before))) * 1.4826
     if shape == "ramp" and after != before:
-        split = _bend(v, before, after, noise)
+        split = _bend(v, before, after)
     return Change(int(at[split]), before, after, shape, 1 - best / total, noise)
 
 
-def _bend(v: FloatArray, before: float, after: float, noise: float) -> int:
-    """Where a ramp leaves its old level: the last point near it before half the way is gone.
+def _bend(v: FloatArray, before: float, after: float) -> int:
+    """Where a ramp leaves its old level: the line through a quarter and half of the way, drawn back to it.
 
     The fitted hinge lies too early when the ramp ends in a new plateau.
     """
     way = (v - before) / (after - before)
-    half = int(np.argmax(way >= 0.5))
-    near = np.flatnonzero(way[: half + 1] <= max(0.1, noise / abs(after - before)))
-    return int(near[-1]) if near.size else half
+    quarter, half = int(np.argmax(way >= 0.25)), int(np.argmax(way >= 0.5))
+    return min(quarter, max(0, quarter - (half - quarter)))
 
 
 def worst_fall(y: FloatArray, pieces: list[slice], *, gain: float) -> Change | None:
@@ -179,9 +178,7 @@ def worst_fall(y: FloatArray, pieces: list[slice], *, gain: float) -> Change | N
     return min(falls, key=lambda c: c.ratio, default=None)
 
 
-def bucket_quantile(
-    bounds: FloatArray, counts: FloatArray, q: float
-) -> tuple[float, tuple[float, float]]:
+def bucket_quantile(bounds: FloatArray, counts: FloatArray, q: float) -> tuple[float, tuple[float, float]]:
     """A quantile from histogram bucket counts (not cumulative) and the bucket it lies in.
 
     `bounds` are the upper bounds, the last one +Inf. Linear within the bucket, as Prometheus does;

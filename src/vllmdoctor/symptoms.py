@@ -17,9 +17,13 @@ from vllmdoctor.statistics import Change, FloatArray, change
 from vllmdoctor.vitals import Mask, Vitals
 
 RUNBOOK = "runbook"
-THROUGHPUT = Limit(0.80, "ratio", "the runbook alerts when 30 minutes fall below 0.8 of the rate before", RUNBOOK)
+THROUGHPUT = Limit(
+    0.80, "ratio", "the runbook alerts when 30 minutes fall below 0.8 of the rate before", RUNBOOK
+)
 LATENCY = Limit(1.5, "ratio", "a latency half as long again is felt by users", "guidance")
-UNDATED = Limit(3.0, "ratio", "without a moment at which it changed, only a gross difference counts", "vllmdoctor")
+UNDATED = Limit(
+    3.0, "ratio", "without a moment at which it changed, only a gross difference counts", "vllmdoctor"
+)
 DECODE = Limit(1.3, "ratio", "a decode step takes the same time for the same batch", "degradation guide")
 QUEUE_S = Limit(1.0, "s", "a second in the queue is what interactive users notice", "guidance")
 STANDING = Limit(0.6, "ratio", "bursts drain; a queue that stands does not", "vllmdoctor")
@@ -116,7 +120,9 @@ def windows(vitals: Vitals, found: Signs) -> Windows:
         now = worked & (index >= max(onset, last - recent + 1))
         if now.sum() < 4:
             now = worked & (index >= max(onset, last - 2 * recent))
-        return Windows(now, worked & (index < onset), "before the change", float(frame.start + onset * frame.step))
+        return Windows(
+            now, worked & (index < onset), "before the change", float(frame.start + onset * frame.step)
+        )
     now = worked & (index > last - recent)
     if span >= 9.5 * 3600:
         back = 8 * bins_per_hour
@@ -134,7 +140,9 @@ def _onset(vitals: Vitals, found: Signs) -> int | None:
         return best.index
     width = max(3, vitals.frame.size // 40)
     for series in (vitals.generation, vitals.arrivals):
-        plain = change(vitals.frame.smooth(np.where(vitals.seen, np.where(vitals.active, series, np.nan), np.nan), width))
+        plain = change(
+            vitals.frame.smooth(np.where(vitals.seen, np.where(vitals.active, series, np.nan), np.nan), width)
+        )
         if plain and plain.gain >= 0.5 and abs(plain.ratio - 1) >= 0.25 and plain.shape == "step":
             return plain.index
     return None
@@ -145,7 +153,9 @@ def symptoms(vitals: Vitals, found: Signs, compared: Windows) -> tuple[Symptom, 
     now, before = compared.now, compared.before
     out = [
         _throughput(vitals, compared, found),
-        _symptom("itl", "time per output token at equal load", found.itl, compared, "", DECODE, vitals, found),
+        _symptom(
+            "itl", "time per output token at equal load", found.itl, compared, "", DECODE, vitals, found
+        ),
         _latency("ttft", "time to first token (mean)", vitals, compared, found),
         _tail(vitals, compared, found),
         _queue(vitals, compared, found),
@@ -164,7 +174,18 @@ def _throughput(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     r = ratio(now, before)
     slow = None if math.isnan(r) else r < THROUGHPUT.value
     return _finish(
-        "throughput", "generation rate at equal load", now, before, "", r, THROUGHPUT, "<", compared, slow, vitals, found
+        "throughput",
+        "generation rate at equal load",
+        now,
+        before,
+        "",
+        r,
+        THROUGHPUT,
+        "<",
+        compared,
+        slow,
+        vitals,
+        found,
     )
 
 
@@ -188,13 +209,18 @@ def _highest_before(compared: Windows, measure: Callable[[Mask], float]) -> floa
 
 def _tail(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     """TTFT p95 now and before."""
-    now, before = vitals.quantile("ttft", 0.95, compared.now)[0], vitals.quantile("ttft", 0.95, compared.before)[0]
+    now, before = (
+        vitals.quantile("ttft", 0.95, compared.now)[0],
+        vitals.quantile("ttft", 0.95, compared.before)[0],
+    )
     r = ratio(now, before)
     # two gates again, and beyond what the traffic's own slow hours were
     usual = _highest_before(compared, lambda mask: vitals.quantile("ttft", 0.95, mask)[0])
     limit = LATENCY if compared.onset is not None else UNDATED
     slow = None if math.isnan(r) else bool(r > limit.value and now - before > 0.5 and not now <= 1.1 * usual)
-    return _finish("tail", "time to first token (p95)", now, before, "s", r, limit, ">", compared, slow, vitals, found)
+    return _finish(
+        "tail", "time to first token (p95)", now, before, "s", r, limit, ">", compared, slow, vitals, found
+    )
 
 
 def _symptom(
@@ -237,7 +263,18 @@ def _queue(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
         stands = vitals.waiting_share(compared.now) >= STANDING.value
         slow = bool(worst > QUEUE_S.value and (stands or ratio(worst, before) > LATENCY.value))
     return _finish(
-        "queue", "time in the queue (mean)", worst, before, "s", ratio(worst, before), QUEUE_S, ">", compared, slow, vitals, found
+        "queue",
+        "time in the queue (mean)",
+        worst,
+        before,
+        "s",
+        ratio(worst, before),
+        QUEUE_S,
+        ">",
+        compared,
+        slow,
+        vitals,
+        found,
     )
 
 
@@ -283,5 +320,3 @@ def is_slow(found: tuple[Symptom, ...]) -> bool | None:
     """True when any symptom is slow, False when those that could be judged are not, else None."""
     judged = [s.slow for s in found if s.slow is not None]
     return any(judged) if judged else None
-
-

@@ -87,7 +87,7 @@ class Vitals:
         change = np.full(inside.size, np.nan)
         if known.size > 1:
             change[known[1:]] = np.diff(inside[known]) / (np.diff(known) * self.frame.step)
-        return np.maximum(self.finished + np.nan_to_num(change), 0.0)
+        return np.asarray(np.maximum(self.finished + np.nan_to_num(change), 0.0))
 
     @cached_property
     def started(self) -> FloatArray:
@@ -98,12 +98,17 @@ class Vitals:
         histogram = self.frame.histogram("prompt_length")
         if histogram is None or not np.nansum(histogram.count):
             return np.full(self.frame.size, np.nan)
-        return self.prompt / (np.nansum(histogram.sum) / np.nansum(histogram.count))
+        mean = float(np.nansum(histogram.sum)) / float(np.nansum(histogram.count))
+        return np.asarray(self.prompt / mean if mean > 0 else np.full(self.frame.size, np.nan))
 
     @cached_property
     def lives(self) -> list[slice]:
         """The whole grid and, where the server restarted, each piece between restarts of 12 bins or more."""
-        edges = [0, *(int((t - self.frame.start) / self.frame.step) for t in self.frame.restarts), self.frame.size]
+        edges = [
+            0,
+            *(int((t - self.frame.start) / self.frame.step) for t in self.frame.restarts),
+            self.frame.size,
+        ]
         pieces = [slice(a, b) for a, b in pairwise(edges) if b - a >= 12]
         return [slice(0, self.frame.size), *(pieces if len(edges) > 2 else [])]
 

@@ -1,12 +1,13 @@
 """What is said on stderr while a live server is watched or recorded."""
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from vllmdoctor.errors import BlindError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vllmdoctor.commands_record import Recorded
     from vllmdoctor.sources.observe import Progress
 
@@ -58,7 +59,8 @@ def recorder(out: TextIO) -> "Callable[[Recorded], None]":
 def _so_far(progress: "Progress") -> str:
     failed = f", {progress.failures} failed" if progress.failures else ""
     return (
-        f"watching: {progress.scrapes} scrapes{failed}, {progress.elapsed_s:.0f} of {progress.duration_s:.0f} s"
+        f"watching: {progress.scrapes} scrapes{failed}, "
+        f"{progress.elapsed_s:.0f} of {progress.duration_s:.0f} s"
         " (Ctrl-C judges what is there)"
     )
 
@@ -70,6 +72,8 @@ def _first_findings(progress: "Progress", vllm_version: str) -> str:
         report = diagnose(progress.recording(), vllm_version=vllm_version)
     except BlindError:
         return "first look: nothing to judge yet"
+    if not report.engines[0].findings:
+        return "first look after two scrapes: nothing stands out yet"
     now = {s.name: s.now for s in report.engines[0].symptoms}
     rate = now.get("rate", float("nan"))
     words = f"first look after two scrapes: {report.headline.rstrip('.')}"

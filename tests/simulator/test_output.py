@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -172,7 +173,12 @@ def test_scenarios_cover_all_labels_and_differ_by_seed() -> None:
         json.dumps(known)
 
 
-def test_the_command_writes_history_and_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_history_and_truth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = SCENARIOS["low-load"]
+    short = replace(whole, recipe=lambda draw: replace(whole.recipe(draw), duration_s=3600.0))
+    monkeypatch.setitem(SCENARIOS, "low-load", short)
     assert main([str(tmp_path), "--only", "low-load", "--seeds", "3"]) == 0
     known = json.loads((tmp_path / "low-load-3.truth.json").read_text())
     assert known["label"] == "low_load"

@@ -36,7 +36,7 @@ from vllmdoctor.simulator.sizing import blocks_for, capacity
 
 KIND = RequestClass("chat", Uniform(400, 1200), Uniform(100, 400), timeout_s=200.0, patience_sigma=0.5)
 STEP = StepModel()
-HALF_S = 2400.0
+HALF_S = 1800.0
 
 
 @dataclass
@@ -162,7 +162,7 @@ def test_decaying_acceptance_slows_each_request() -> None:
 
 
 def test_a_leak_ends_in_an_oom_kill() -> None:
-    leak = HostMemoryLeak(HALF_S, bytes_per_s=12 * GIB / 1200.0)
+    leak = HostMemoryLeak(HALF_S, bytes_per_s=12 * GIB / 900.0)
     before, after = halves(leak)
     memory = "container_memory_working_set_bytes"
     assert before.mean(memory) < 7 * GIB

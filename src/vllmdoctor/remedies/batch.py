@@ -5,10 +5,10 @@ import math
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Step
 from vllmdoctor.remedies.ask import (
-    floor,
-    ceil,
     Ask,
+    ceil,
     dismissed,
+    floor,
     peak,
     plain,
     power_of_two,

@@ -16,7 +16,12 @@ from vllmdoctor.statistics import FloatArray
     signals=("http_requests", ("requests_finished", "e2e_latency")),
     helpful=("ttft", "requests_waiting"),
     limits={
-        "repeats": Limit(1.3, "ratio", "a third more HTTP requests than finished ones are retries or aborts", "measured cases"),
+        "repeats": Limit(
+            1.3,
+            "ratio",
+            "a third more HTTP requests than finished ones are retries or aborts",
+            "measured cases",
+        ),
         "rise": Limit(1.2, "ratio", "and it was not always so", "vllmdoctor"),
         "waiting": Limit(0.5, "requests", "with a queue the server is not innocent", "vllmdoctor"),
     },

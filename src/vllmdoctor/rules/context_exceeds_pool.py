@@ -17,7 +17,12 @@ from vllmdoctor.rules import Yielded, rule
     helpful=("requests_running", "requests_waiting"),
     limits={
         "fits": Limit(1.0, "requests", "a request of full length must fit once", "vLLM source"),
-        "empty": Limit(0.2, "ratio", "with the pool empty only the request's own size can be in the way", "measured cases"),
+        "empty": Limit(
+            0.2,
+            "ratio",
+            "with the pool empty only the request's own size can be in the way",
+            "measured cases",
+        ),
         "episodes": Limit(2.0, "times", "once may be a start-up", "vllmdoctor"),
         "stuck": Limit(60.0, "s", "requests wait, none runs, the pool is empty", "measured cases"),
     },
@@ -32,16 +37,24 @@ def context_exceeds_pool(case: Case) -> Iterator[Yielded]:
     episodes, longest_stuck = _stuck(case)
     if math.isnan(fits) and episodes >= case.limits["episodes"].value:
         # the sizes are unknown, but this is how it looks: the queue stands before an empty pool, again and again
-        yield case.require("times that requests waited before an empty pool", float(episodes), ">=", case.limits["episodes"])
+        yield case.require(
+            "times that requests waited before an empty pool", float(episodes), ">=", case.limits["episodes"]
+        )
     else:
         yield case.require("requests of full length that fit the pool", fits, "<", case.limits["fits"])
     yield case.support("longest wait before an empty pool", longest_stuck, ">=", case.limits["stuck"])
     if longest_stuck >= case.limits["stuck"].value:
         yield Severity.CRITICAL
     if math.isnan(fits):
-        yield Kind("suspected", f"{episodes} times nothing ran for up to {longest_stuck:.0f} s while requests waited before an empty pool")
+        yield Kind(
+            "suspected",
+            f"{episodes} times nothing ran for up to {longest_stuck:.0f} s while requests waited before an empty pool",
+        )
     else:
-        yield Kind("", f"the pool holds {fits:.2g} requests of the allowed length; a longer one can never be admitted")
+        yield Kind(
+            "",
+            f"the pool holds {fits:.2g} requests of the allowed length; a longer one can never be admitted",
+        )
 
 
 def _stuck(case: Case) -> tuple[int, float]:

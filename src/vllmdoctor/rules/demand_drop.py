@@ -34,7 +34,9 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
     yield case.require("fall of demand / fall of rate", ratio(demand, fall), "<=", 1.35, "x")
     yield case.require("fall of arrivals, in standard errors", _surprise(case), ">=", lim["surprise"])
     waiting = case.now(v.waiting)
-    yield case.require("requests waiting (mean)", 0.0 if math.isnan(waiting) else waiting, "<", lim["waiting"])
+    yield case.require(
+        "requests waiting (mean)", 0.0 if math.isnan(waiting) else waiting, "<", lim["waiting"]
+    )
     for name, title, op, limit in (
         ("throughput", "rate at equal load, now / before", ">=", "speed"),
         ("itl", "time per output token at equal load, now / before", "<=", "latency"),

@@ -46,7 +46,11 @@ def gpu_memory_growth(case: Case) -> Iterator[Yielded]:
     free = frame.gauge("gpu_memory_free")
     left = float(free[np.isfinite(free)][-1]) if np.isfinite(free).any() else math.nan
     yield case.support("GPU memory free", left, "<=", lim["free"])
-    yield case.note("growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB")
+    yield case.note(
+        "growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB"
+    )
     moved = change(frame.smooth(used, max(3, used.size // 40)))
-    yield Onset(float(frame.start + (moved.index if moved is not None and moved.gain > 0.8 else 0) * frame.step))
+    yield Onset(
+        float(frame.start + (moved.index if moved is not None and moved.gain > 0.8 else 0) * frame.step)
+    )
     yield Kind("", f"GPU memory grows {slope / 2**20:.3g} MiB/h beyond the preallocated pool")

@@ -32,19 +32,38 @@ def gpu_throttle(case: Case) -> Iterator[Yielded]:
     moved = change(clock)
     best = frame.gauge("gpu_sm_clock_max")
     now = mean(clock, case.windows.now) if moved is None else moved.after
-    reference = moved.before if moved is not None else float(np.nanmax(clock)) if np.isfinite(clock).any() else float("nan")
+    reference = (
+        moved.before
+        if moved is not None
+        else float(np.nanmax(clock))
+        if np.isfinite(clock).any()
+        else float("nan")
+    )
     if np.isfinite(best).any():
         reference = max(reference, 0.9 * float(np.nanmax(best)))
-    yield case.require("SM clock under load, now / before", now / reference if reference else float("nan"), "<=", lim["clock"])
+    yield case.require(
+        "SM clock under load, now / before",
+        now / reference if reference else float("nan"),
+        "<=",
+        lim["clock"],
+    )
     heat = mean(frame.gauge("gpu_temperature"), case.windows.now)
     yield case.support("GPU temperature", heat, ">=", lim["hot"])
     reasons = frame.gauge("gpu_throttle_reasons", "max")
-    active = float(np.nanmax(reasons[case.windows.now])) if np.isfinite(reasons[case.windows.now]).any() else float("nan")
+    active = (
+        float(np.nanmax(reasons[case.windows.now]))
+        if np.isfinite(reasons[case.windows.now]).any()
+        else float("nan")
+    )
     # bit 0 is "idle": the others name a limit
-    yield case.support("throttle reasons besides idle", float(int(active) & ~1) if active == active else active, ">", 0.0)
+    yield case.support(
+        "throttle reasons besides idle", float(int(active) & ~1) if active == active else active, ">", 0.0
+    )
     slower = case.symptom("itl")
     if slower is not None:
-        yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", lim["itl"])
+        yield case.support(
+            "time per output token at equal load, now / before", slower.ratio, ">=", lim["itl"]
+        )
     if moved is not None:
         yield Onset(float(frame.start + moved.index * frame.step))
     yield Kind(

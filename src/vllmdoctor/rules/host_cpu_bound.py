@@ -39,7 +39,9 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
     yield case.require("requests running (mean)", case.now(v.running), ">=", lim["running"])
     yield case.require("time per output token, now / before", felt, ">=", lim["itl"])
     if slower is not None:
-        yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", lim["itl"])
+        yield case.support(
+            "time per output token at equal load, now / before", slower.ratio, ">=", lim["itl"]
+        )
     starved = throttled >= lim["throttled"].value and not throttled_before >= 0.8 * throttled
     if starved or math.isnan(busy):
         yield case.require("CPU periods throttled", throttled, ">=", lim["throttled"])
@@ -50,6 +52,10 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
         yield case.support("CPU periods throttled", throttled, ">=", lim["throttled"])
     yield Kind(
         "cpu quota" if starved else "step loop",
-        (f"{throttled:.0%} of the CPU periods are throttled" if starved else f"the GPU is busy {busy:.0%} of the time")
+        (
+            f"{throttled:.0%} of the CPU periods are throttled"
+            if starved
+            else f"the GPU is busy {busy:.0%} of the time"
+        )
         + f"; a token takes {felt:.2g} times as long",
     )

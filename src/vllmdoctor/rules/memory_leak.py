@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,10 +25,14 @@ SOURCES = (
     limits={
         "span": Limit(2.0, "h", "a shorter history cannot tell a leak from warm-up", "degradation guide"),
         "p": Limit(0.01, "p-value", "a trend that chance does not make (Mann-Kendall)", "statistics"),
-        "growth": Limit(0.05, "ratio", "growth of a twentieth over the history is beyond caches' breathing", "vllmdoctor"),
+        "growth": Limit(
+            0.05, "ratio", "growth of a twentieth over the history is beyond caches' breathing", "vllmdoctor"
+        ),
         "amount": Limit(64 * 2**20, "bytes", "less hurts nobody", "vllmdoctor"),
         "steady": Limit(0.4, "ratio", "a warm-up slows down; a leak goes on", "degradation guide"),
-        "steps": Limit(0.5, "ratio", "growth in a few steps at load peaks is load, not a leak", "degradation guide"),
+        "steps": Limit(
+            0.5, "ratio", "growth in a few steps at load peaks is load, not a leak", "degradation guide"
+        ),
         "hours-left": Limit(24.0, "h", "the limit is reached within a day", "degradation guide"),
         "per-hour": Limit(0.10, "ratio/h", "ten per cent an hour", "degradation guide"),
     },
@@ -55,13 +60,21 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     yield case.require("chance of such a trend (Mann-Kendall p)", p, "<=", lim["p"])
     yield case.require("slope of the second half / first half", _steady(hours, joined), ">=", lim["steady"])
     yield case.require("growth that falls on load peaks", _stepwise(case, joined), "<", lim["steps"])
-    limit_bytes = float(np.nanmax(case.frame.gauge("container_memory_limit"))) if case.frame.has("container_memory_limit") else math.nan
+    limit_bytes = (
+        float(np.nanmax(case.frame.gauge("container_memory_limit")))
+        if case.frame.has("container_memory_limit")
+        else math.nan
+    )
     current = float(memory[np.isfinite(memory)][-1]) if np.isfinite(memory).any() else math.nan
     left = (limit_bytes - current) / slope if slope > 0 and signal == "container_memory" else math.nan
-    yield case.support("growth per hour, of current use", slope / current if current else math.nan, ">=", lim["per-hour"])
+    yield case.support(
+        "growth per hour, of current use", slope / current if current else math.nan, ">=", lim["per-hour"]
+    )
     yield case.support("time to the memory limit", left, "<=", lim["hours-left"])
     requests = 3600 * float(np.nanmean(v.finished)) if np.isfinite(v.finished).any() else math.nan
-    yield case.note("growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB")
+    yield case.note(
+        "growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB"
+    )
     yield case.note("growth per 1,000 requests", 1000 * slope / requests if requests else math.nan, "bytes")
     throughput = case.symptom("throughput")
     tied = rank_correlation(v.adjusted, memory)
@@ -70,7 +83,12 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     if critical:
         yield Severity.CRITICAL
     moved = change(case.frame.smooth(joined, max(3, joined.size // 40)))
-    yield Onset(float(case.frame.start + (moved.index if moved is not None and moved.gain > 0.8 else 0) * case.frame.step))
+    yield Onset(
+        float(
+            case.frame.start
+            + (moved.index if moved is not None and moved.gain > 0.8 else 0) * case.frame.step
+        )
+    )
     yield Kind(
         "host",
         f"{words.split(' (')[0]} grows {slope / 2**20:.3g} MiB/h"
@@ -86,11 +104,11 @@ def _segments(case: Case, memory: FloatArray) -> list[slice]:
         edges.append(int((t - case.frame.start) / case.frame.step))
     # a fall by a third in one step is a restart too, seen or not
     finite = np.flatnonzero(np.isfinite(memory))
-    for a, b in zip(finite[:-1], finite[1:], strict=True):
+    for a, b in pairwise(finite):
         if memory[b] < 0.67 * memory[a]:
             edges.append(int(b))
     edges = sorted({*edges, memory.size})
-    out = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    out = [slice(a, b) for a, b in pairwise(edges)]
     return [s for s in out if np.isfinite(memory[s]).sum() >= 5] or [slice(0, memory.size)]
 
 

@@ -54,7 +54,9 @@ def overload(case: Case) -> Iterator[Yielded]:
             yield case.require("time in the queue", queue, ">=", lim["queue-time"])
     yield case.support("completions / arrivals", min(served, given_up), "<", lim["served"])
     yield case.support("waiting, now / before", ratio(waiting, case.before(v.waiting)), ">", 1.5, "x")
-    yield case.support("arrivals, now / before", ratio(case.now(v.arrivals), case.before(v.arrivals)), ">", 1.1, "x")
+    yield case.support(
+        "arrivals, now / before", ratio(case.now(v.arrivals), case.before(v.arrivals)), ">", 1.1, "x"
+    )
     throughput = case.symptom("throughput")
     if throughput is not None:
         yield case.against("generation rate at equal load, now / before", throughput.ratio, "<", 0.8, "x")
@@ -66,7 +68,9 @@ def overload(case: Case) -> Iterator[Yielded]:
     mix = v.prompt_mix(now)
     yield case.note("KV usage while requests wait (p75)", usage, "ratio")
     yield case.note("preemptions per finished request", preempted, "per request")
-    yield case.note("time at the highest batch size while requests wait", pegged, "ratio", detail=f"{ceiling:g} running")
+    yield case.note(
+        "time at the highest batch size while requests wait", pegged, "ratio", detail=f"{ceiling:g} running"
+    )
     yield case.note("rate of a batch at most 0.6 as big / rate now", flat, "x")
     yield case.note("prefill share of time in the batch", prefill, "ratio")
     yield case.note("prompt tokens computed per generated token", mix, "x")
@@ -87,7 +91,14 @@ def overload(case: Case) -> Iterator[Yielded]:
 
 
 def _kind(
-    case: Case, usage: float, preempted: float, pegged: float, flat: float, slower: float, prefill: float, mix: float
+    case: Case,
+    usage: float,
+    preempted: float,
+    pegged: float,
+    flat: float,
+    slower: float,
+    prefill: float,
+    mix: float,
 ) -> str:
     lim = case.limits
     slots = case.number("max_num_seqs")

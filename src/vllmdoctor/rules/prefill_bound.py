@@ -32,7 +32,12 @@ def prefill_bound(case: Case) -> Iterator[Yielded]:
     yield case.require("TTFT (mean), now / before", ratio(ttft, ttft_before), ">=", lim["ttft"])
     yield case.require("TTFT (mean)", ttft, ">=", lim["late"])
     work = v.prompt * (1 - np.nan_to_num(v.hit_ratio))
-    yield case.require("prompt tokens computed per s, now / before", ratio(case.now(work), case.before(work)), ">=", lim["prompt"])
+    yield case.require(
+        "prompt tokens computed per s, now / before",
+        ratio(case.now(work), case.before(work)),
+        ">=",
+        lim["prompt"],
+    )
     usage = quantile(v.usage, 0.9, now)
     yield case.require("KV usage (p90)", usage, "<", lim["usage"])
     mix, prefill = v.prompt_mix(now), v.prefill_share(now)
@@ -45,5 +50,7 @@ def prefill_bound(case: Case) -> Iterator[Yielded]:
     if slower is not None:
         yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", 1.1, "x")
     yield Felt()
-    yield Kind("", f"first tokens take {ttft:.2g} s, {ratio(ttft, ttft_before):.2g} times as long, while the KV pool has room")
-
+    yield Kind(
+        "",
+        f"first tokens take {ttft:.2g} s, {ratio(ttft, ttft_before):.2g} times as long, while the KV pool has room",
+    )

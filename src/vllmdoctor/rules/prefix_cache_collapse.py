@@ -51,9 +51,13 @@ def prefix_cache_collapse(case: Case) -> Iterator[Yielded]:
     later = ratio(v.mean("ttft", since), v.mean("ttft", then))
     worst = max((x for x in (slower, later) if not math.isnan(x)), default=math.nan)
     yield case.require("prefill time or TTFT, now / before", worst, ">=", lim["prefill"])
-    yield case.require("TTFT (mean), now - before", v.mean("ttft", since) - v.mean("ttft", then), ">=", lim["later"])
+    yield case.require(
+        "TTFT (mean), now - before", v.mean("ttft", since) - v.mean("ttft", then), ">=", lim["later"]
+    )
     yield case.support("prefix hit ratio", after, "<", lim["goal"])
     longer = ratio(v.mean("prompt_length", since), v.mean("prompt_length", then))
     yield case.against("prompt length, now / before", longer, ">", lim["mix"])
     yield Onset(float(frame.start + moved.index * frame.step))
-    yield Kind("", f"the hit ratio fell from {before:.0%} to {after:.0%}; prefill takes {worst:.2g} times as long")
+    yield Kind(
+        "", f"the hit ratio fell from {before:.0%} to {after:.0%}; prefill takes {worst:.2g} times as long"
+    )

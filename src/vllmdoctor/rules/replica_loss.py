@@ -33,16 +33,25 @@ def replica_loss(case: Case) -> Iterator[Yielded]:
     short = want - have
     lacking = float(np.nanmax(short[case.windows.now])) if np.isfinite(short[case.windows.now]).any() else 0.0
     alone = len(case.fleet.frames) == 1 and not case.frame.has("replicas_available")
-    yield case.require("replicas gone", float("nan") if alone else max(float(missing), lacking), ">=", lim["lost"])
+    yield case.require(
+        "replicas gone", float("nan") if alone else max(float(missing), lacking), ">=", lim["lost"]
+    )
     gone = min((f.end for f in silent), default=None)
     if gone is not None:
         yield Onset(gone)
         at = case.frame.times
         arrivals = case.vitals.arrivals
         carried = ratio(
-            float(np.nanmean(arrivals[at > gone])) if np.isfinite(arrivals[at > gone]).any() else float("nan"),
-            float(np.nanmean(arrivals[at <= gone])) if np.isfinite(arrivals[at <= gone]).any() else float("nan"),
+            float(np.nanmean(arrivals[at > gone]))
+            if np.isfinite(arrivals[at > gone]).any()
+            else float("nan"),
+            float(np.nanmean(arrivals[at <= gone]))
+            if np.isfinite(arrivals[at <= gone]).any()
+            else float("nan"),
         )
         yield case.support("arrivals here, since / before", carried, ">=", 1.1, "x")
     names = ", ".join(sorted({f.instance for f in silent})) or "by the deployment's count"
-    yield Kind("", f"{max(missing, round(lacking))} of {len({f.instance for f in case.fleet.frames})} replicas gone ({names})")
+    yield Kind(
+        "",
+        f"{max(missing, round(lacking))} of {len({f.instance for f in case.fleet.frames})} replicas gone ({names})",
+    )

@@ -6,7 +6,6 @@ from vllmdoctor.case import Case, Kind, Limit, Onset
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
-
 DAY_S = 86400.0
 
 
@@ -28,4 +27,7 @@ def restart(case: Case) -> Iterator[Yielded]:
         loop = len(times) >= case.limits["loop"].value and times[-1] - times[0] <= DAY_S
         if loop:
             yield Severity.WARNING
-        yield Kind("loop" if loop else "", f"{len(times)} restart{'s' if len(times) > 1 else ''}: the counters began anew")
+        yield Kind(
+            "loop" if loop else "",
+            f"{len(times)} restart{'s' if len(times) > 1 else ''}: the counters began anew",
+        )

@@ -23,6 +23,8 @@ def scrape_gaps(case: Case) -> Iterator[Yielded]:
     holes = np.diff(times)
     missing = float(holes[holes > GAP_SCRAPES * case.frame.interval].sum())
     span = case.frame.end - case.frame.start
-    yield case.require("time without scrapes", missing / span if span > 0 else 0.0, ">=", case.limits["missing"])
+    yield case.require(
+        "time without scrapes", missing / span if span > 0 else 0.0, ">=", case.limits["missing"]
+    )
     longest = float(holes.max()) if holes.size else 0.0
     yield Kind("", f"{missing:.0f} s of {span:.0f} s are not covered, the longest hole is {longest:.0f} s")

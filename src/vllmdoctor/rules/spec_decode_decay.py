@@ -33,11 +33,15 @@ def spec_decode_decay(case: Case) -> Iterator[Yielded]:
     moved = worst_fall(accepted, v.lives, gain=0.3)
     before = moved.before if moved else float(np.nanmedian(accepted))
     after = moved.after if moved else before
-    yield case.require("acceptance, now / before", after / before if before else float("nan"), "<=", lim["fall"])
+    yield case.require(
+        "acceptance, now / before", after / before if before else float("nan"), "<=", lim["fall"]
+    )
     yield case.require("acceptance lost", before - after, ">=", lim["drop"])
     slower = case.symptom("itl")
     if slower is not None:
-        yield case.support("time per output token at equal load, now / before", slower.ratio, ">=", lim["itl"])
+        yield case.support(
+            "time per output token at equal load, now / before", slower.ratio, ">=", lim["itl"]
+        )
     if moved is not None:
         yield Onset(float(frame.start + moved.index * frame.step))
     yield Kind("", f"acceptance fell from {before:.0%} to {after:.0%} of the drafted tokens")

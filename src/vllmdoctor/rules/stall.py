@@ -36,9 +36,15 @@ def stall(case: Case) -> Iterator[Yielded]:
     still = _longest(track, GAP_SCRAPES * case.frame.interval)
     yield case.require("longest time with work and no progress", still.seconds, ">=", lim["still"])
     yield case.require("scrapes in it", float(still.scrapes), ">=", lim["scrapes"])
-    going_on = bool(track.times.size) and still.start + still.seconds >= track.times[-1] - 2 * case.frame.interval
+    going_on = (
+        bool(track.times.size) and still.start + still.seconds >= track.times[-1] - 2 * case.frame.interval
+    )
     load = case.vitals.load
-    yield case.note("requests in the system (max)", float(np.nanmax(load)) if np.isfinite(load).any() else math.nan, "requests")
+    yield case.note(
+        "requests in the system (max)",
+        float(np.nanmax(load)) if np.isfinite(load).any() else math.nan,
+        "requests",
+    )
     if still.seconds >= lim["still"].value:
         yield Onset(still.start)
         yield Felt() if going_on else Severity.WARNING
@@ -73,7 +79,7 @@ def _track(case: Case) -> _Track:
     moved, knocked = np.zeros(times.size, np.bool_), np.zeros(times.size, np.bool_)
 
     def steps(values: FloatArray) -> Flags:
-        return np.nan_to_num(np.diff(values)) != 0
+        return np.asarray(np.nan_to_num(np.diff(values)) != 0)
 
     for signal in MOVING:
         _, values = case.frame.raw(signal)

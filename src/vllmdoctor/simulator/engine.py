@@ -37,6 +37,7 @@ class Engine:
         *,
         requery: bool = False,
         recompute_hits: bool = False,
+        iteration_with_cached: bool = False,
     ) -> None:
         self.server = server
         self.tally = tally
@@ -44,6 +45,8 @@ class Engine:
         self.on_end = on_end
         self.requery = requery
         """vLLM < 0.27 counts prefix queries of a blocked queue head in every step."""
+        self.iteration_with_cached = iteration_with_cached
+        """vLLM < 0.23 counts cached prompt tokens in a step's tokens."""
         self.conditions = Conditions()
         self.batch = Batch(server)
         self.scheduler = Scheduler(self.batch, tally, rng, recompute_hits=recompute_hits)
@@ -171,7 +174,7 @@ class Engine:
                 continue
             sampled += 1
             if not request.generated:
-                prompt_tokens += request.computed
+                prompt_tokens += request.prompt if self.iteration_with_cached else request.computed
             self._end_prefill(request, now_s)
         if run.prefills:
             self.tally.iteration.observe(prompt_tokens + sampled + run.batch)

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 def cache_config_labels(setup: Setup) -> dict[str, str]:
     """The labels a version shows, as strings (``"None"`` and ``"True"`` included)."""
     server, version = setup.server, setup.era.version
-    # V1 of 0.8 logs this metric before the engine has told how many blocks there are.
-    blocks = "None" if (0, 8, 0) <= version < (0, 9, 0) else str(server.num_gpu_blocks)
+    # V1 of 0.8 logs this metric before the engine has told how many blocks there are; later it is
+    # the sum over the engines, repeated for each.
+    blocks = str(server.num_gpu_blocks * setup.engines)
+    if (0, 8, 0) <= version < (0, 9, 0):
+        blocks = "None"
     labels = {
         "block_size": str(server.block_size),
         "cache_dtype": "auto",

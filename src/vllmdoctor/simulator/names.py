@@ -50,6 +50,13 @@ def usage_names(era: Era) -> tuple[str, ...]:
     return ("vllm:kv_cache_usage_perc",)
 
 
+def shown_usage(era: Era, usage: float, num_gpu_blocks: int) -> float:
+    """KV occupancy as a version shows it: some count the unusable null block as used."""
+    if (0, 8, 3) <= era.version < (0, 10, 2):
+        return (usage * (num_gpu_blocks - 1) + 1) / num_gpu_blocks
+    return usage
+
+
 def prefix_names(era: Era) -> tuple[tuple[str, str], ...]:
     """(queries, hits) names of the prefix cache counters; none in V0, which has a rate gauge."""
     old = ("vllm:gpu_prefix_cache_queries_total", "vllm:gpu_prefix_cache_hits_total")

@@ -54,11 +54,16 @@ class PodPage:
         return key
 
     @property
+    def many_servers(self) -> bool:
+        """From 0.15 there are as many API servers as engines, in Prometheus' multi-process mode."""
+        return self.setup.engines > 1 and self.setup.era.version >= (0, 15, 0)
+
+    @property
     def _created_s(self) -> float:
         return self.setup.start_unix_s + self.pod.started_s + 2.5
 
     def _process(self, out: dict[str, float]) -> None:
-        if self.setup.era.name == "v0":  # its multi-process mode hides them
+        if self.setup.era.name == "v0" or self.many_servers:  # multi-process mode hides them
             return
         pod = self.pod
         out[self._key("process_virtual_memory_bytes", {})] = round(pod.memory.api * 1.9 + 1.5e9)
@@ -81,7 +86,7 @@ class PodPage:
         server = self.setup.server
         labels = self._labels(number)
         key = self._key
-        created = era.version >= (0, 11, 1)
+        created = era.version >= (0, 11, 1) and not self.many_servers
         out[key("vllm:num_requests_running", labels)] = float(tally.running)
         out[key("vllm:num_requests_waiting", labels)] = float(tally.waiting)
         if era.version >= (0, 20, 0):
@@ -92,7 +97,7 @@ class PodPage:
             for state, value in (("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)):
                 out[key("vllm:engine_sleep_state", {**labels, "sleep_state": state})] = value
         for name in names.usage_names(era):
-            out[key(name, labels)] = tally.usage
+            out[key(name, labels)] = names.shown_usage(era, tally.usage, server.num_gpu_blocks)
         if era.name == "v0":
             self._v0(out, labels, tally)
         for name, more, value in names.counters(era, tally, server.block_size):

@@ -70,6 +70,7 @@ class Pod:
                 self._ended,
                 requery=version < (0, 27, 0),
                 recompute_hits=version <= (0, 11, 0),
+                iteration_with_cached=version < (0, 23, 0),
             )
             for _ in range(setup.engines)
         ]

@@ -77,20 +77,22 @@ SCHEMES = {
 
 _FILES = "vllmdoctor.sources.file:open_target"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):")
-_HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}(?:/.*)?")
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/.*)?")
 
 
 def open_source(target: str) -> Source:
     """The Source for a target; UsageError where there is no such kind of target or no such file."""
     scheme = _SCHEME.match(target)
-    if scheme is None or Path(target).exists():
+    if Path(target).exists():
         place = _FILES
-    elif scheme[1] in SCHEMES:
+    elif scheme and scheme[1] in SCHEMES:
         place = SCHEMES[scheme[1]]
     elif _HOST_AND_PORT.fullmatch(target):
         place, target = SCHEMES["http"], f"http://{target}"
-    else:
+    elif scheme:
         raise UnknownName("kind of target", f"{scheme[1]}:", [f"{name}:" for name in SCHEMES])
+    else:
+        place = _FILES
     module, _, function = place.partition(":")
     source: Source = getattr(import_module(module), function)(target)
     return source

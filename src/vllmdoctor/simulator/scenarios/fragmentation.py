@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vllmdoctor.simulator.draw import HOUR, Draw
 from vllmdoctor.simulator.faults import BlockLeak, BlockLoss, Restart
 from vllmdoctor.simulator.load import ClosedLoop, OpenLoop, RequestClass
+from vllmdoctor.simulator.profiles import Bursts
 from vllmdoctor.simulator.scenario import Scenario
 from vllmdoctor.simulator.scenarios.overload import kv_server
 from vllmdoctor.simulator.setup import Era, Setup
@@ -108,6 +109,23 @@ def _aborts(draw: Draw) -> Setup:
     return draw.setup(era, server, load, faults=(leak,), onset_s=onset_s)
 
 
+def _idle_floor(draw: Draw) -> Setup:
+    """Traffic pauses now and then, and the pool does not empty: a floor that rises."""
+    era = draw.era()
+    server, kind = kv_server(draw, era)
+    onset_s = draw.hours(1.5, 3)
+    rate = draw.between(0.56, 0.64) * capacity(server, kind)
+    leak = leak_over(server, rate, onset_s, draw.between(4, 6), draw.between(0.6, 0.7))
+    pauses = Bursts(draw.between(5400, 7200), 900, 0.0, draw.whole(1, 99999))
+    return draw.setup(
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile(pauses, sigma=0.03)),),
+        faults=(leak,),
+        onset_s=onset_s,
+    )
+
+
 ALL = (
     Scenario(
         "fragmentation-leak-ramp",
@@ -154,6 +172,14 @@ ALL = (
         "fragmentation",
         "blocks leak when clients hang up",
         _aborts,
+        "leaked-blocks",
+        ("overload",),
+    ),
+    Scenario(
+        "fragmentation-idle-floor",
+        "fragmentation",
+        "leaked blocks seen as a floor while traffic pauses",
+        _idle_floor,
         "leaked-blocks",
         ("overload",),
     ),

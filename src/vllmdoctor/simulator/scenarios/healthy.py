@@ -72,7 +72,7 @@ def _some_preemptions(draw: Draw) -> Setup:
     era = draw.era()
     kind = draw.chat(prompt=500, output=420)
     server = draw.server(era, blocks=blocks_for(kind, 18))
-    rate = draw.between(0.62, 0.68) * capacity(server, kind)
+    rate = draw.between(0.57, 0.62) * capacity(server, kind)
     return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),))
 
 
@@ -212,6 +212,15 @@ def _two_engines(draw: Draw) -> Setup:
     return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile()),), engines=2)
 
 
+def _pauses(draw: Draw) -> Setup:
+    """Traffic pauses for some minutes every hour or two; the pool empties each time."""
+    era = draw.era()
+    server, kind = usual(draw, era)
+    pauses = Bursts(draw.between(4200, 7200), draw.between(300, 900), 0.0, draw.whole(1, 99999))
+    rate = draw.between(0.45, 0.55) * capacity(server, kind)
+    return draw.setup(era, server, (OpenLoop(kind, rate, draw.profile(pauses)),))
+
+
 ALL = (
     Scenario("healthy-steady", "healthy", "steady load at half of capacity", _steady),
     Scenario("healthy-busy-kv-97", "healthy", "KV at 95-98 %, no queue", _busy),
@@ -242,4 +251,5 @@ ALL = (
     ),
     Scenario("healthy-clock-dip", "healthy", "a small, short clock drop", _short_clock_dip),
     Scenario("healthy-two-engines", "healthy", "two engines in one process", _two_engines),
+    Scenario("healthy-pauses", "healthy", "traffic pauses now and then", _pauses),
 )

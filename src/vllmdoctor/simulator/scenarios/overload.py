@@ -35,8 +35,8 @@ def _kv_ramp(draw: Draw) -> Setup:
     era = draw.era()
     server, kind = kv_server(draw, era)
     start_s, end_s, goal = draw.hours(2, 4), draw.hours(7, 9), draw.between(1.4, 1.7)
-    # The trouble begins where the ramp crosses the capacity.
-    onset_s = start_s + (0.92 - 0.5) / (goal - 0.5) * (end_s - start_s)
+    # The trouble begins a little before the ramp crosses the capacity of a perfectly even load.
+    onset_s = start_s + (0.75 - 0.5) / (goal - 0.5) * (end_s - start_s)
     profile = draw.profile(Ramp(start_s, end_s, 0.5, goal), sigma=0.03)
     load = (OpenLoop(kind, capacity(server, kind), profile),)
     return draw.setup(era, server, load, onset_s=onset_s)
@@ -105,7 +105,7 @@ def _prefill_longer_prompts(draw: Draw) -> Setup:
     era = draw.era()
     kind = draw.chat(prompt=700, output=120, timeout_s=draw.between(90, 180))
     longer = replace(kind, name="longer", prompt=LogNormal(5200, 0.4, 500, 16000))
-    server = draw.server(era, blocks=blocks_for(longer, 60), budget=4096)
+    server = draw.server(era, blocks=blocks_for(longer, 110), budget=4096)
     onset_s = draw.hours(4, 8)
     rate = draw.between(1.1, 1.25) * capacity(server, longer)
     load = (
