@@ -4,6 +4,7 @@ CPU time (user + system) rather than wall time, and the least of several runs, s
 decide. Exits 1 when a ratio is above its limit.
 """
 
+import os
 import resource
 import subprocess
 import sys
@@ -31,15 +32,19 @@ COMPARISONS = (
         (*DOCTOR, "diagnose", "example:overload-kv"),
         "import pandas",
         2.0,
-        7,
+        10,
     ),
 )
 
 
 def cpu(command: Sequence[str]) -> float:
-    """CPU seconds of one run of a command, all its children included."""
+    """CPU seconds of one run of a command, all its children included.
+
+    Compiled modules are kept, as for a person; else our own are compiled anew in each run, and pandas is not.
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

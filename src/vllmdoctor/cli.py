@@ -111,7 +111,13 @@ def diagnose(
         _save(recording, save)
     from vllmdoctor.diagnosis import diagnose as judge
 
-    report = judge(recording, target=" ".join(targets), baseline=before, vllm_version=vllm_version)
+    report = judge(
+        recording,
+        target=" ".join(targets),
+        baseline=before,
+        baseline_name=baseline,
+        vllm_version=vllm_version,
+    )
     text = render(
         report,
         chosen,

@@ -13,7 +13,7 @@ import numpy as np
 from vllmdoctor.case import Case, Fleet
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.facts import VersionFound, engine_facts, server_version
-from vllmdoctor.frame import Frame, frames
+from vllmdoctor.frame import Frame, after, frames
 from vllmdoctor.model import (
     EngineReport,
     Gap,
@@ -46,11 +46,12 @@ def diagnose(
     target: str = "",
     rules: Sequence[Rule] | None = None,
     baseline: Recording | None = None,
+    baseline_name: str = "",
     vllm_version: str = "",
 ) -> Report:
     """Judge a recording. Raises NotEnoughData when it holds no vLLM series with two scrapes."""
     with np.errstate(all="ignore"):  # NaN and Inf are answers here, not accidents
-        return _diagnose(recording, target, rules, baseline, vllm_version)
+        return _diagnose(recording, target, rules, baseline, baseline_name, vllm_version)
 
 
 def _diagnose(
@@ -58,6 +59,7 @@ def _diagnose(
     target: str,
     rules: Sequence[Rule] | None,
     baseline: Recording | None,
+    baseline_name: str,
     vllm_version: str,
 ) -> Report:
     framed = frames(recording)
@@ -69,15 +71,15 @@ def _diagnose(
             hint="record for a minute: vllmdoctor record http://HOST:PORT -o FILE --for 60s",
         )
     chosen = tuple(all_rules() if rules is None else rules)
-    base = {(f.model, f.engine): f for f in frames(baseline)} if baseline else {}
+    if baseline is not None:
+        framed = _with_baseline(framed, frames(baseline))
     everyone = tuple(Vitals(f) for f in framed)
     fleet = Fleet(framed, everyone)
     versions = [server_version(recording, f, vllm_version) for f in framed]
     reports = []
     cases = []
     for vitals, version in zip(everyone, versions, strict=True):
-        before = base.get((vitals.frame.model, vitals.frame.engine)) or next(iter(base.values()), None)
-        case = _case(recording, vitals, fleet, version, before)
+        case = _case(recording, vitals, fleet, version, baseline_name)
         outcomes = _rank(chosen, [judge(r, case) for r in chosen])
         reports.append(_engine_report(case, outcomes, version))
         cases.append(case)
@@ -111,11 +113,17 @@ def _diagnose(
     )
 
 
-def _case(
-    recording: Recording, vitals: Vitals, fleet: Fleet, version: VersionFound, baseline: Frame | None
-) -> Case:
+def _with_baseline(framed: tuple[Frame, ...], before: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Each frame with the baseline's history of the same engine, or of its first one, before it."""
+    if not before:
+        raise NotEnoughData("the baseline holds no vLLM metrics")
+    by = {(f.model, f.engine): f for f in before}
+    return tuple(after(f, by.get((f.model, f.engine), before[0])) for f in framed)
+
+
+def _case(recording: Recording, vitals: Vitals, fleet: Fleet, version: VersionFound, baseline: str) -> Case:
     found = signs(vitals)
-    compared = windows(vitals, found)
+    compared = windows(vitals, found, baseline)
     return Case(
         vitals=vitals,
         windows=compared,
@@ -249,7 +257,9 @@ def _trends(vitals: Vitals) -> Iterable[Trend]:
         ("requests_waiting", "waiting", "requests", vitals.waiting, None),
     ):
         if np.isfinite(values).any():
-            yield Trend(signal, title, unit, frame.start, frame.end, _points(values), limit)
+            shown = slice(0 if frame.seam is None else int((frame.seam - frame.start) / frame.step) + 1, None)
+            start = frame.start + (shown.start or 0) * frame.step
+            yield Trend(signal, title, unit, start, frame.end, _points(values[shown]), limit)
 
 
 def _points(values: FloatArray) -> tuple[float, ...]:

@@ -129,3 +129,46 @@ def _default(part: str) -> tuple[Span, str]:
     span, _, value = part.partition("=")
     since, _, last = span.partition("..")
     return _span(since, last), value
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One name that some release of the server accepts: `since` is None where it was always there
+    or its beginning is not known, `last` is None while it is accepted."""
+
+    name: str
+    since: Version | None
+    last: Version | None
+    switch: bool
+    instead: str
+
+    def known_in(self, release: Version) -> bool:
+        """Whether that release accepts it."""
+        return (self.since is None or self.since <= release) and (self.last is None or release <= self.last)
+
+    @property
+    def removed_in(self) -> Version | None:
+        """The first known release that refuses it; None while it is accepted."""
+        if self.last is None:
+            return None
+        return next((release for release in _releases() if release > self.last), None)
+
+
+@cache
+def arguments() -> dict[str, Argument]:
+    """Every name that any known release accepts, by name: many more than `flags()`, and less of each."""
+    return {
+        row["argument"]: Argument(
+            row["argument"],
+            version(row["since"]) if row["since"] else None,
+            version(row["last"]) if row["last"] else None,
+            row["kind"] == "switch",
+            row["instead"],
+        )
+        for row in rows("arguments")
+    }
+
+
+def newest() -> Version:
+    """The newest release that the tables know."""
+    return _releases()[-1]

@@ -6,7 +6,7 @@ A frame resolves canonical signals by presence, merges label sets, turns counter
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -108,6 +108,7 @@ class Frame:
     step: float
     interval: float
     families: Mapping[str, Sequence[Labelled]]
+    seam: float | None = None  # where a baseline's history ends that was put before this one
     _cache: dict[tuple[str, str], object] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -213,8 +214,10 @@ class Frame:
     def observed(self) -> FloatArray:
         """Seconds of each bin that scrapes cover."""
         for signal in ("generation_tokens", "requests_running", "kv_cache_usage", "prompt_tokens"):
-            for x in self.columns(signal):
-                return self._increase(Column(x.column.times, np.zeros(x.column.times.size)))[1]
+            apart = {id(x.column.times): x.column.times for x in self.columns(signal)}
+            if apart:
+                seen = [self._increase(Column(t, np.zeros(t.size)))[1] for t in apart.values()]
+                return np.asarray(np.minimum(np.sum(seen, axis=0), self.step))
         return np.zeros(self.size)
 
     def histogram(self, signal: str) -> Histogram | None:
@@ -298,6 +301,37 @@ def _onto(times: FloatArray, column: Column) -> FloatArray:
     """A column's values at other times: each holds for at most two of them."""
     held = pd.Series(column.values, column.times).reindex(times).ffill(limit=2)
     return np.asarray(held.to_numpy(), np.float64)
+
+
+def after(frame: Frame, baseline: Frame) -> Frame:
+    """The frame with a baseline's history put before it, so that both are judged on one grid.
+
+    The baseline's times are moved to end well before this history starts; nothing is read into the hole.
+    """
+    interval = max(frame.interval, baseline.interval)
+    hole = 4 * GAP_SCRAPES * interval
+    move = frame.start - hole - baseline.end
+    moved: dict[int, FloatArray] = {}
+
+    def earlier(x: Labelled) -> Labelled:
+        times = moved.setdefault(id(x.column.times), x.column.times + move)
+        return Labelled(x.labels, Column(times, x.column.values))
+
+    families = {
+        name: [*frame.families.get(name, ()), *(earlier(x) for x in baseline.families.get(name, ()))]
+        for name in {*frame.families, *baseline.families}
+    }
+    start = baseline.start + move
+    step = choose_step(frame.end - start, interval)
+    return replace(
+        frame,
+        start=start,
+        step=step,
+        interval=interval,
+        families=families,
+        seam=frame.start - hole / 2,
+        _cache={},
+    )
 
 
 def choose_step(span: float, interval: float) -> float:

@@ -93,8 +93,13 @@ def signs(vitals: Vitals) -> Signs:
     return Signs(throughput, itl, ttft, waiting, changes)
 
 
-def windows(vitals: Vitals, found: Signs) -> Windows:
-    """Which bins are "now" and which are "before", and what the comparison is called."""
+def windows(vitals: Vitals, found: Signs, baseline: str = "") -> Windows:
+    """Which bins are "now" and which are "before", and what the comparison is called.
+
+    `baseline` names the recording that was put before this history, where there is one.
+    """
+    if vitals.frame.seam is not None:
+        return _against_baseline(vitals, vitals.frame.seam, baseline)
     frame = vitals.frame
     n = frame.size
     index = np.arange(n)
@@ -131,6 +136,18 @@ def windows(vitals: Vitals, found: Signs) -> Windows:
     if span >= SHORT_S:
         return Windows(now, worked & (index < first + bins_per_hour), "the first hour", None)
     return Windows(now, worked & (index < first + recent), "the first third", None)
+
+
+def _against_baseline(vitals: Vitals, seam: float, baseline: str) -> Windows:
+    earlier = vitals.frame.times < seam
+    work = vitals.active & vitals.seen
+    here = np.flatnonzero(work & ~earlier)
+    now = work & ~earlier
+    if here.size:
+        now &= np.arange(work.size) > here[-1] - max(
+            4, min(round(NOW_S / vitals.frame.step), here.size * 2 // 3)
+        )
+    return Windows(now, work & earlier, f"the baseline {baseline}".strip(), None)
 
 
 def _onset(vitals: Vitals, found: Signs) -> int | None:

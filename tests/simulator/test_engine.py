@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from vllmdoctor.simulator import Companions, Page, Scrape, Server, Setup, StepModel, simulate
+from vllmdoctor.simulator import Companions, Page, Scrape, Server, Setup, Speculation, StepModel, simulate
 from vllmdoctor.simulator.faults import BlockLeak, Fault, PrefixLoss, Restart, Stall, Throttle
 from vllmdoctor.simulator.load import OpenLoop, Recorded, RequestClass, Stream, Uniform
+from vllmdoctor.simulator.profiles import step
 
 QUIET = StepModel(0.02, 0.0002, 0.0005, 2e-7, noise=0.0)
 CHAT = RequestClass("chat", Uniform(200, 600), Uniform(50, 250))
@@ -207,3 +209,44 @@ def test_clients_that_give_up_are_seen_by_http_only() -> None:
     assert total(last, "http_requests_total") > 1.5 * done
     assert last.values['vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"}'] == 0.0
     assert total(last, "vllm:e2e_request_latency_seconds_count") == done
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_the_pool_is_empty_in_the_end(seed: int) -> None:
+    rng = Random(seed)
+    server = Server(
+        num_gpu_blocks=rng.randint(150, 500),
+        block_size=rng.choice((8, 16, 32)),
+        max_num_seqs=rng.choice((4, 16, 64)),
+        max_num_batched_tokens=rng.choice((64, 256, 2048)),
+        long_prefill_token_threshold=rng.choice((0, 40)),
+        max_model_len=1200,
+        enable_prefix_caching=rng.random() < 0.7,
+        reserve_full_isl=rng.random() < 0.5,
+        watermark=rng.choice((0.0, 0.05)),
+        extra_blocks_per_seq=rng.choice((0, 2)),
+        speculation=rng.choice((None, Speculation(3, 0.7))),
+        step=StepModel(noise=0.1),
+    )
+    ends = step(500.0, 1.0, 0.0)
+    rag = RequestClass("rag", Uniform(20, 90), Uniform(5, 60), prefix_tokens=256, prefix_groups=3)
+    hasty = replace(CHAT, timeout_s=rng.choice((8.0, 60.0)), patience_sigma=0.8)
+    load = (OpenLoop(hasty, 1.5, ends), OpenLoop(rag, 0.5, ends))
+    history = setup(server, *load, duration_s=1500.0, faults=(PrefixLoss(250.0, 0.5, end_s=400.0),))
+    last = list(simulate(history, seed=seed))[-1]
+    assert total(last, "vllm:num_requests_running") == total(last, "vllm:num_requests_waiting") == 0
+    assert total(last, "vllm:kv_cache_usage_perc") == pytest.approx(0.0, abs=1e-12)
+    assert total(last, "vllm:request_success_total") > 100
+
+
+def test_another_server_gets_the_same_requests() -> None:
+    """What-if questions compare servers under one demand, not under two draws of it."""
+    load = (
+        OpenLoop(CHAT, 0.4, step(500.0, 1.0, 0.0)),
+        OpenLoop(replace(CHAT, name="b"), 0.2, step(500.0, 1.0, 0.0)),
+    )
+    servers = [Server(num_gpu_blocks=blocks, step=QUIET) for blocks in (150, 3000)]
+    small, large = (list(simulate(setup(server, *load, duration_s=900.0), seed=1))[-1] for server in servers)
+    assert total(small, "vllm:num_preemptions_total") > 0 == total(large, "vllm:num_preemptions_total")
+    for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "http_requests_total"):
+        assert total(small, name) == total(large, name)

@@ -33,7 +33,8 @@ def kv_fragmentation(case: Case) -> Iterator[Yielded]:
     v, lim = case.vitals, case.limits
     frame = v.frame
     width = max(5, frame.size // 25)
-    capacity = frame.smooth(np.where(v.active, v.capacity, np.nan), width)
+    # an engine that makes no token shows frozen gauges: they say nothing of its pool
+    capacity = frame.smooth(np.where(v.active & (v.generation > 0), v.capacity, np.nan), width)
     moved = worst_fall(capacity, v.lives, gain=0.4)
     by_capacity, onset = math.nan, None
     if np.isfinite(capacity).sum() >= 12:

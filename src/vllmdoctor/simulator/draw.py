@@ -126,6 +126,7 @@ class Draw:
         *,
         faults: tuple[Fault, ...] = (),
         onset_s: float | None = None,
+        effect_s: float | None = None,
         hours: float | None = None,
         pods: int = 1,
         engines: int = 1,
@@ -167,6 +168,7 @@ class Draw:
             start_unix_s=float(1_790_000_000 + self.whole(0, 60) * 86_400 + self.whole(0, 86_399)),
             uptime_s=self.hours(0.5, 40) if uptime_s is None else uptime_s,
             onset_s=onset_s,
+            effect_s=effect_s,
         )
 
 

@@ -32,6 +32,7 @@ class Request:
         "last_token_s",
         "offset",
         "output",
+        "patience_s",
         "preemptions",
         "preemptions_seen",
         "prompt",
@@ -57,6 +58,8 @@ class Request:
         self.group = group
         self.client = client
         self.engine: object | None = None
+        self.patience_s = math.inf
+        """The client gives up this long after ``arrival_s``."""
         self.queued_s = math.nan
         self.scheduled_s = math.nan
         self.first_token_s = math.nan

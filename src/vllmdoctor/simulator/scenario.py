@@ -87,8 +87,13 @@ def simulate(scenario: Scenario | Setup, *, seed: int) -> Iterator[Page]:
 
 
 def truth(scenario: Scenario, *, seed: int) -> dict[str, object]:
-    """What is true of the scenario at ``seed``; ``onset_s`` is relative to the start, or None."""
+    """What is true of the scenario at ``seed``.
+
+    ``onset_s`` is when the cause begins, ``effect_s`` about when work begins to suffer from it;
+    both from the start of the history, None where there is nothing.
+    """
     setup = scenario.setup(seed)
+    effect_s = setup.onset_s if setup.effect_s is None else setup.effect_s
     return {
         "scenario": scenario.name,
         "about": scenario.about,
@@ -100,6 +105,7 @@ def truth(scenario: Scenario, *, seed: int) -> dict[str, object]:
         "must_not": list(scenario.must_not),
         "fix_of": "",
         "onset_s": None if setup.onset_s is None else round(setup.onset_s, 3),
+        "effect_s": None if effect_s is None else round(effect_s, 3),
         "start_unix_s": setup.start_unix_s,
         "duration_s": setup.duration_s,
         "interval_s": setup.scrape.interval_s,

@@ -93,3 +93,5 @@ class Setup:
     """Simulated time before 0 s (the start of the history), so that it need not start empty."""
     onset_s: float | None = None
     """When the trouble begins (known truth); None = never."""
+    effect_s: float | None = None
+    """About when work begins to suffer, where that is later than the onset (slow leaks)."""

@@ -41,7 +41,6 @@ class World:
     def __init__(self, setup: Setup, seed: int) -> None:
         self.setup = setup
         self.rng = Random(f"world-{seed}")
-        self.load_rng = Random(f"load-{seed}")
         self.now_s = -setup.warm_s
         self.heap: list[tuple[float, int, Callable[[], None]]] = []
         self.order = count()
@@ -59,9 +58,10 @@ class World:
         ]
         self.views = [PodPage(setup, pod) for pod in self.pods]
         self.closed = any(isinstance(stream, ClosedLoop) for stream in setup.load)
-        self.clients: dict[int, ClosedLoop] = {}
-        for stream in setup.load:
-            self._start_stream(stream)
+        self.clients: dict[int, tuple[ClosedLoop, Random]] = {}
+        for index, stream in enumerate(setup.load):
+            # Each stream draws by itself, so that another server gets the very same requests.
+            self._start_stream(stream, Random(f"load-{seed}-{index}"))
         for pod, view in zip(self.pods, self.views, strict=True):
             offset = self.rng.uniform(0.0, setup.scrape.interval_s)
             self._at(offset, lambda p=pod, v=view: self._scrape(p, v))  # type: ignore[misc]
@@ -97,57 +97,50 @@ class World:
 
     # --- clients -------------------------------------------------------------------------
 
-    def _start_stream(self, stream: Stream) -> None:
+    def _start_stream(self, stream: Stream, rng: Random) -> None:
         match stream:
             case OpenLoop():
-                self._next_arrival(stream, self.now_s)
+                self._next_arrival(stream, rng, self.now_s)
             case ClosedLoop():
                 for _ in range(stream.clients):
                     client = len(self.clients)
-                    self.clients[client] = stream
-                    first_s = self.now_s + self.load_rng.uniform(0.0, 2 * stream.think_s + 10.0)
+                    self.clients[client] = stream, rng
+                    first_s = self.now_s + rng.uniform(0.0, 2 * stream.think_s + 10.0)
                     self._at(first_s, lambda c=client: self._client_sends(c))  # type: ignore[misc]
             case Recorded():
                 for time_s, prompt, output in stream.arrivals:
-                    request = Request(stream.requests, time_s, prompt, output, self._group(stream))
+                    request = Request(stream.requests, time_s, prompt, output, _group(stream, rng))
                     self._at(
                         time_s + self.setup.server.frontend_s,
                         lambda r=request: self._deliver(r, None),  # type: ignore[misc]
                     )
 
-    def _next_arrival(self, stream: OpenLoop, after_s: float) -> None:
+    def _next_arrival(self, stream: OpenLoop, rng: Random, after_s: float) -> None:
         """Thin a Poisson process at the profile's peak down to the rate of the moment."""
         peak = stream.rate_per_s * stream.profile.peak
         if peak <= 0:
             return
-        rng = self.load_rng
         time_s = after_s
         while time_s <= self.setup.duration_s:
             time_s += rng.expovariate(peak)
             if rng.random() * peak <= stream.rate_per_s * stream.profile.factor(time_s):
                 break
-        self._at(time_s, lambda: self._arrive(stream))
+        self._at(time_s, lambda: self._arrive(stream, rng))
 
-    def _arrive(self, stream: OpenLoop) -> None:
-        self._send(stream, -1)
-        self._next_arrival(stream, self.now_s)
+    def _arrive(self, stream: OpenLoop, rng: Random) -> None:
+        self._send(stream, rng, -1)
+        self._next_arrival(stream, rng, self.now_s)
 
     def _client_sends(self, client: int) -> None:
-        self._send(self.clients[client], client)
+        self._send(*self.clients[client], client)
 
-    def _group(self, stream: Stream) -> int:
+    def _send(self, stream: OpenLoop | ClosedLoop, rng: Random, client: int) -> None:
         kind = stream.requests
-        if not kind.prefix_tokens:
-            return -1
-        # Groups of different classes must not meet; names tell the classes apart.
-        return hash_name(kind.name) + self.load_rng.randrange(kind.prefix_groups)
-
-    def _send(self, stream: OpenLoop | ClosedLoop, client: int) -> None:
-        kind = stream.requests
-        prompt = kind.prefix_tokens + kind.prompt.draw(self.load_rng)
+        prompt = kind.prefix_tokens + kind.prompt.draw(rng)
         room = self.setup.server.max_model_len - prompt
-        output = max(1, min(kind.output.draw(self.load_rng), room))
-        request = Request(kind, self.now_s, prompt, output, self._group(stream), client)
+        output = max(1, min(kind.output.draw(rng), room))
+        request = Request(kind, self.now_s, prompt, output, _group(stream, rng), client)
+        request.patience_s = kind.patience(rng)
         pod = self._choose()
         if pod is None:
             self._failed(request)
@@ -168,9 +161,8 @@ class World:
             self._failed(request)
             return
         pod.submit(request, self.now_s)
-        patience_s = request.kind.patience(self.load_rng)
-        if math.isfinite(patience_s):
-            gone_s = max(self.now_s, request.arrival_s + patience_s)
+        if math.isfinite(request.patience_s):
+            gone_s = max(self.now_s, request.arrival_s + request.patience_s)
             self._at(gone_s, lambda: self._time_out(pod, request))
 
     def _time_out(self, pod: Pod, request: Request) -> None:
@@ -190,9 +182,9 @@ class World:
             self._at(self.now_s + RETRY_S, lambda: self._client_sends(client))
 
     def _think(self, client: int, from_s: float) -> None:
-        stream = self.clients[client]
+        stream, rng = self.clients[client]
         mean_s = stream.think_s * stream.profile.factor(from_s)
-        pause_s = self.load_rng.expovariate(1.0 / mean_s) if mean_s > 0 else 0.0
+        pause_s = rng.expovariate(1.0 / mean_s) if mean_s > 0 else 0.0
         self._at(from_s + pause_s, lambda: self._client_sends(client))
 
     # --- pods ----------------------------------------------------------------------------
@@ -255,6 +247,12 @@ class World:
             self.pages.append(Page(time_s, view.instance, values))
 
 
-def hash_name(name: str) -> int:
-    """A stable number for a class name (``hash`` is salted per process)."""
-    return int.from_bytes(name.encode(), "big") % 1_000_003 * 1_000_000
+def _group(stream: Stream, rng: Random) -> int:
+    """Which shared prefix a request has; -1 = none."""
+    kind = stream.requests
+    if not kind.prefix_tokens:
+        return -1
+    # Groups of different classes must not meet: names tell them apart (``hash`` is salted).
+    return int.from_bytes(kind.name.encode(), "big") % 1_000_003 * 1_000_000 + rng.randrange(
+        kind.prefix_groups
+    )

@@ -25,13 +25,29 @@ def leak_over(server: Server, rate: float, onset_s: float, hours: float, share: 
     return BlockLeak(onset_s, blocks, probability, ceiling=share)
 
 
+def effect_of(leak: BlockLeak, server: Server, kind: RequestClass, rate: float, ends: float = 1.0) -> float:
+    """About when [s] the leak leaves too few blocks for ``rate`` requests/s.
+
+    ``ends`` is the share of requests that end in the way that leaks.
+    """
+    lost_per_s = rate * ends * leak.probability * leak.blocks / server.num_gpu_blocks
+    # Queues begin before the last bit of capacity is used.
+    spare = 1.0 - rate / (0.85 * capacity(server, kind))
+    return leak.onset_s + min(leak.ceiling, max(0.0, spare)) / lost_per_s
+
+
 def _leaking(draw: Draw, era: Era) -> Setup:
     server, kind = kv_server(draw, era)
     onset_s = draw.hours(1.5, 4)
     rate = draw.between(0.56, 0.64) * capacity(server, kind)
     leak = leak_over(server, rate, onset_s, draw.between(3.5, 5.5), draw.between(0.62, 0.75))
     return draw.setup(
-        era, server, (OpenLoop(kind, rate, draw.profile(sigma=0.03)),), faults=(leak,), onset_s=onset_s
+        era,
+        server,
+        (OpenLoop(kind, rate, draw.profile(sigma=0.03)),),
+        faults=(leak,),
+        onset_s=onset_s,
+        effect_s=effect_of(leak, server, kind, rate),
     )
 
 
@@ -68,6 +84,7 @@ def _sawtooth(draw: Draw) -> Setup:
         (OpenLoop(kind, rate, draw.profile(sigma=0.03)),),
         faults=(leak, *restarts),
         onset_s=0.0,
+        effect_s=effect_of(leak, server, kind, rate),
         hours=15,
         uptime_s=0.0,
     )
@@ -83,7 +100,12 @@ def _closed_loop(draw: Draw) -> Setup:
     rate = 0.8 * capacity(server, kind)
     leak = leak_over(server, rate, onset_s, draw.between(3.5, 5), draw.between(0.65, 0.78))
     return draw.setup(
-        era, server, (ClosedLoop(kind, clients, draw.between(1, 3)),), faults=(leak,), onset_s=onset_s
+        era,
+        server,
+        (ClosedLoop(kind, clients, draw.between(1, 3)),),
+        faults=(leak,),
+        onset_s=onset_s,
+        effect_s=effect_of(leak, server, kind, rate),
     )
 
 
@@ -106,7 +128,14 @@ def _aborts(draw: Draw) -> Setup:
         OpenLoop(kind, rate * (1 - share), draw.profile(sigma=0.03)),
         OpenLoop(impatient, rate * share),
     )
-    return draw.setup(era, server, load, faults=(leak,), onset_s=onset_s)
+    return draw.setup(
+        era,
+        server,
+        load,
+        faults=(leak,),
+        onset_s=onset_s,
+        effect_s=effect_of(leak, server, kind, rate, 0.7 * share),
+    )
 
 
 def _idle_floor(draw: Draw) -> Setup:
@@ -123,6 +152,7 @@ def _idle_floor(draw: Draw) -> Setup:
         (OpenLoop(kind, rate, draw.profile(pauses, sigma=0.03)),),
         faults=(leak,),
         onset_s=onset_s,
+        effect_s=effect_of(leak, server, kind, rate),
     )
 
 
