@@ -138,10 +138,7 @@ def layers(_: str) -> str:
         "contracts"
     ]
     (stack,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
-    shown = (
-        " · ".join(f"`{part.strip().removeprefix('vllmdoctor.')}`" for part in line.split("|"))
-        for line in stack
-    )
+    shown = (" · ".join(f"`{part.strip(' ()')}`" for part in line.split("|")) for line in stack)
     return "\n".join(f"{number}. {line}" for number, line in enumerate(shown, 1))
 
 

@@ -242,7 +242,6 @@ outcomes = st.builds(
     onset=maybe,
     share=maybe,
     explained_by=words,
-    facts=st.dictionaries(words, numbers, max_size=2),
 )
 symptoms = st.builds(
     Symptom,

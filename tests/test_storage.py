@@ -403,6 +403,18 @@ def test_a_name_has_one_alias_throughout_a_recording() -> None:
     assert list(two.values) == ['a{model_name="model-2",pod="pod-1"}']
 
 
+def test_the_path_of_a_proxy_is_a_name_too() -> None:
+    redactor = Redactor(["https://gw.corp.example:443/team-x/llama/metrics"])
+    gap = Gap(
+        "gw.corp.example:443/team-x/llama",
+        "https://gw.corp.example:443/team-x/llama/metrics answered 503",
+        "",
+    )
+    assert redactor.redact(gap) == Gap(
+        "host-1:443path-1", "https://host-1:443path-1/metrics answered 503", ""
+    )
+
+
 def test_redacted_and_plain_recordings_are_not_mixed(tmp_path: Path) -> None:
     path = tmp_path / "night.rec"
     with Recorder(path, {}) as recorder:

@@ -199,3 +199,8 @@ def share(condition: Mask, mask: Mask) -> float:
 def ratio(now: float, before: float) -> float:
     """now / before; NaN when either is unknown or before is 0."""
     return now / before if before else math.nan
+
+
+def percent(value: float) -> str:
+    """A ratio for a sentence: "97 %"."""
+    return "?" if math.isnan(value) else f"{100 * value:.0f} %"

@@ -18,6 +18,7 @@ from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, EXIT_MISUSED, UnknownName, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vllmdoctor.launch import Launch
     from vllmdoctor.model import Report
     from vllmdoctor.recording import Recording
     from vllmdoctor.sources import Window
@@ -47,6 +48,17 @@ VllmVersion = Annotated[
     typer.Option("--vllm-version", help="the server's version, where nothing else tells it", metavar="X.Y.Z"),
 ]
 FAIL_ON = ("never", "info", "warning", "critical")
+Args = Annotated[
+    str, typer.Option("--args", help="the server's command or arguments, quoted as for a shell", metavar="TEXT")
+]
+ArgsFile = Annotated[
+    str,
+    typer.Option(
+        "--args-file",
+        help="a file with the command, vLLM's --config file, a Kubernetes manifest, chart values, or -",
+        metavar="FILE",
+    ),
+]
 
 
 def _version(value: bool) -> None:
@@ -76,6 +88,8 @@ def diagnose(
         ),
     ] = "",
     vllm_version: VllmVersion = "",
+    args: Args = "",
+    args_file: ArgsFile = "",
     fmt: Annotated[str, typer.Option("--format", "-f", help="text or json", metavar="FORMAT")] = "",
     output: Annotated[
         str,
@@ -104,20 +118,13 @@ def diagnose(
         raise UnknownName("format", chosen, ("text", "json"))
     _check_version(vllm_version)
     _check_new(output, save)
+    launch = _launch(args, args_file)
     window = _window(duration, every)
     recording = gather_targets(targets, window, _watcher(targets, vllm_version))
     before = gather_targets([baseline], window) if baseline else None
     if save:
         _save(recording, save)
-    from vllmdoctor.diagnosis import diagnose as judge
-
-    report = judge(
-        recording,
-        target=" ".join(targets),
-        baseline=before,
-        baseline_name=baseline,
-        vllm_version=vllm_version,
-    )
+    report = _judge(recording, targets, before, baseline, vllm_version, launch)
     text = render(
         report,
         chosen,
@@ -132,6 +139,116 @@ def diagnose(
     else:
         sys.stdout.write(text)
     raise typer.Exit(_exit_code(report, fail_on))
+
+
+@app.command()
+def plan(
+    targets: Targets,
+    folder: Annotated[
+        str, typer.Option("--write", help="write the plan as files into this folder", metavar="DIR")
+    ] = "",
+    take: Annotated[
+        list[str] | None,
+        typer.Option("--take", help="a step to write files for, by its slug; may be repeated", metavar="SLUG"),
+    ] = None,
+    args: Args = "",
+    args_file: ArgsFile = "",
+    namespace: Annotated[str, typer.Option("--namespace", help="of the workload", metavar="NAME")] = "",
+    deployment: Annotated[str, typer.Option("--deployment", help="the workload", metavar="NAME")] = "",
+    container: Annotated[str, typer.Option("--container", help="that runs vLLM", metavar="NAME")] = "",
+    label: Annotated[
+        str, typer.Option("--label", help="labels that select the pods", metavar="KEY=VALUE,...")
+    ] = "",
+    replicas: Annotated[int, typer.Option("--replicas", help="that run now", metavar="N", min=0)] = 0,
+    service: Annotated[str, typer.Option("--service", help="in front of the pods", metavar="NAME")] = "",
+    gateway: Annotated[str, typer.Option("--gateway", help="of the Gateway API", metavar="NAME")] = "",
+    prometheus: Annotated[str, typer.Option("--prometheus", help="as the cluster sees it", metavar="URL")] = "",
+    duration: For = "60s",
+    every: Every = "5s",
+    baseline: Annotated[
+        str,
+        typer.Option(
+            "--baseline", help="a recording of the server in health, to compare with", metavar="FILE"
+        ),
+    ] = "",
+    vllm_version: VllmVersion = "",
+) -> None:
+    """Say what to change on a server, computed for it; with --write, as files. Applies nothing."""
+    from vllmdoctor.launch_report import release_of
+    from vllmdoctor.manifests import artefacts, place_of, taken, write
+    from vllmdoctor.render.pages import plan as page
+    from vllmdoctor.render.pages import written
+    from vllmdoctor.sources import gather_targets
+
+    _check_version(vllm_version)
+    launch = _launch(args, args_file)
+    place = place_of(
+        launch,
+        namespace=namespace,
+        deployment=deployment,
+        container=container,
+        service=service,
+        gateway=gateway,
+        prometheus=prometheus,
+        label=label,
+        replicas=replicas,
+    )
+    window = _window(duration, every)
+    recording = gather_targets(targets, window, _watcher(targets, vllm_version))
+    before = gather_targets([baseline], window) if baseline else None
+    report = _judge(recording, targets, before, baseline, vllm_version, launch)
+    sys.stdout.write(page(report, width=_width(""), color=_color(), encoding=_encoding()))
+    if folder:
+        steps = taken(report.plan, take or ())
+        files = artefacts(steps, launch, place, release_of(report), report.plan)
+        paths = write(files, Path(folder))
+        rows = [(str(path), file.what) for path, file in zip(paths, files, strict=True)]
+        sys.stdout.write(written(rows, width=_width(""), color=_color(), encoding=_encoding()))
+    raise typer.Exit(_exit_code(report, "never"))
+
+
+@app.command()
+def lint(
+    args: Args = "",
+    args_file: ArgsFile = "",
+    vllm_version: VllmVersion = "",
+    kv_cache_tokens: Annotated[
+        int, typer.Option("--kv-cache-tokens", help="of the start-up log: KV cache size", metavar="N", min=0)
+    ] = 0,
+    fmt: Annotated[str, typer.Option("--format", "-f", help="text or json", metavar="FORMAT")] = "text",
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", help="exit 1 on a finding this severe: never, info, warning, critical")
+    ] = "never",
+) -> None:
+    """Check a launch command before it runs: unknown, removed, inert and risky arguments. Needs no server."""
+    from vllmdoctor.lint_report import check, facts_given
+    from vllmdoctor.render.pages import findings as page
+
+    if fail_on not in FAIL_ON:
+        raise UnknownName("severity", fail_on, FAIL_ON)
+    if fmt not in ("text", "json"):
+        raise UnknownName("format", fmt, ("text", "json"))
+    _check_version(vllm_version)
+    launch = _launch(args, args_file)
+    if launch is None:
+        raise UsageError("nothing to check", hint="vllmdoctor lint --args-file cmd.txt")
+    result = check(launch, vllm_version, facts_given(kv_cache_tokens))
+    if fmt == "json":
+        sys.stdout.write(result.json)
+    else:
+        sys.stdout.write(page(result.head, result.rows, width=_width(""), color=_color(), encoding=_encoding()))
+    limit = FAIL_ON.index(fail_on)
+    raise typer.Exit(EXIT_FOUND if limit and result.worst >= limit else EXIT_DONE)
+
+
+@app.command()
+def remedies() -> None:
+    """List the remedies that plans are made of."""
+    from vllmdoctor.remedies import REMEDIES, summary
+    from vllmdoctor.render.pages import remedies as page
+
+    rows = [(slug, summary(slug)) for slug in REMEDIES]
+    sys.stdout.write(page(rows, width=_width(""), color=_color(), encoding=_encoding()))
 
 
 @app.command()
@@ -200,14 +317,17 @@ def examples() -> None:
 def explain(
     slug: Annotated[
         str,
-        typer.Argument(metavar="SLUG", help="a cause or a verdict, as reports name it", show_default=False),
+        typer.Argument(
+            metavar="SLUG", help="a cause, a verdict or a remedy, as reports name it", show_default=False
+        ),
     ],
 ) -> None:
-    """Show the runbook page of a cause."""
+    """Show the runbook page of a cause or a verdict, or what a remedy is."""
     from vllmdoctor.render.pages import runbook as page
-    from vllmdoctor.runbook import read
+    from vllmdoctor.runbook import read, slugs
 
-    sys.stdout.write(page(read(slug), width=_width(""), color=_color(), encoding=_encoding()))
+    text = read(slug) if slug in slugs() else _remedy_page(slug)
+    sys.stdout.write(page(text, width=_width(""), color=_color(), encoding=_encoding()))
 
 
 @app.command()
@@ -295,6 +415,50 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write("vllmdoctor: this is a bug; please report it with the recording (--save FILE)\n")
         return EXIT_MISUSED
     return EXIT_DONE
+
+
+def _launch(args: str, args_file: str) -> "Launch | None":
+    """What the server was started with, as far as a person said."""
+    if not args and not args_file:
+        return None
+    from vllmdoctor.launch_text import read_launch
+
+    stdin = sys.stdin.read() if args_file == "-" else ""
+    return read_launch(args=args, path=args_file, stdin=stdin)
+
+
+def _judge(
+    recording: "Recording",
+    targets: list[str],
+    baseline: "Recording | None",
+    baseline_name: str,
+    vllm_version: str,
+    launch: "Launch | None",
+) -> "Report":
+    """The report, with what the arguments of the launch add to it."""
+    from vllmdoctor.diagnosis import diagnose as judge
+    from vllmdoctor.launch_report import with_findings, with_launch
+
+    told = with_launch(recording, launch) if launch else recording
+    report = judge(
+        told,
+        target=" ".join(targets),
+        baseline=baseline,
+        baseline_name=baseline_name,
+        vllm_version=vllm_version,
+    )
+    return with_findings(report, recording, launch)
+
+
+def _remedy_page(slug: str) -> str:
+    """What a remedy is; UnknownName names pages and remedies alike."""
+    from vllmdoctor.plan import page
+    from vllmdoctor.remedies import REMEDIES
+    from vllmdoctor.runbook import slugs
+
+    if slug not in REMEDIES:
+        raise UnknownName("runbook page or remedy", slug, (*slugs(), *REMEDIES))
+    return page(slug)
 
 
 def _window(duration: str, every: str) -> "Window":

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllmdoctor.errors import UsageError
-from vllmdoctor.model import Gap, Snapshot
+from vllmdoctor.model import Snapshot
 from vllmdoctor.openmetrics import openmetrics
 from vllmdoctor.recording import Recording
 from vllmdoctor.redaction import Redactor
 from vllmdoctor.sources import Window, gather_targets, open_sources, without_login
-from vllmdoctor.sources.observe import observe
+from vllmdoctor.sources.observe import failure_of, observe
 from vllmdoctor.storage import DEFAULT_MAX_BYTES, About, Recorder, check_free, save
 
 
@@ -76,16 +76,17 @@ def record_targets(
                 if recorder is None:
                     recorder = Recorder(path, about, append=append, max_bytes=max_bytes, redactor=redactor)
                 recorder.write(observation)
+                failed = bool(failure_of(observation))
                 done = Recorded(
                     path=recorder.paths[-1],
                     parts=len(recorder.paths),
                     scrapes=done.scrapes + isinstance(observation, Snapshot),
-                    failures=done.failures + isinstance(observation, Gap),
+                    failures=done.failures + failed,
                     size_bytes=recorder.size,
                     elapsed_s=time.monotonic() - start,
                     duration_s=duration_s,
                 )
-                if on_progress is not None and isinstance(observation, Snapshot | Gap):
+                if on_progress is not None and (failed or isinstance(observation, Snapshot)):
                     on_progress(done)
     except KeyboardInterrupt:
         if recorder is None:

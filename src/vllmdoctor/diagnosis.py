@@ -35,8 +35,11 @@ from vllmdoctor.vitals import Vitals
 
 TREND_POINTS = 60
 FEWEST_SCRAPES = 6  # a clean bill needs more than a glance
+LOG_LACKS = "a server's log does not tell it; its metrics do (http://HOST:PORT, or a saved /metrics page)"
+FEWEST_LINES = 2  # of a log, each of which sums up the time since the one before
 # of two findings as severe, the one that names a mechanism says more than the one that names its effect
 GENERAL = ("overload", "prefill-bound", "head-of-line-blocking", "memory-leak", "gpu-memory-growth")
+SETTINGS_TELL = ("context-exceeds-pool", "kv-fragmentation")
 WELL = ("demand-drop", "client-side")
 
 
@@ -186,6 +189,8 @@ def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFo
         onset = first.onset if first.onset is not None else case.windows.onset
     elif well is not None and verdict is Verdict.HEALTHY:
         primary, confidence, onset = well.slug, well.confidence, well.onset
+    elif verdict is Verdict.BLIND and (told := next((o for o in outcomes if _by_settings(o)), None)):
+        primary, kind, confidence, well = told.slug, told.kind, told.confidence, told
     elif verdict is Verdict.UNEXPLAINED:
         onset, confidence = case.windows.onset, 0.6
     return EngineReport(
@@ -206,13 +211,19 @@ def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFo
     )
 
 
+def _by_settings(outcome: Outcome) -> bool:
+    """Whether it was found from the server's settings, which tell it also where nothing else was seen."""
+    return outcome.status is Status.FOUND and outcome.slug in SETTINGS_TELL
+
+
 def _blind(case: Case) -> bool:
     """Whether too little was seen for a clean bill: no load, no progress, or too few scrapes."""
     v = case.vitals
     load = np.isfinite(v.running).any()
     progress = np.isfinite(v.generation).any() or np.isfinite(v.finished).any()
     scrapes = (case.frame.end - case.frame.start) / case.frame.interval + 1
-    return not (load and progress and scrapes >= FEWEST_SCRAPES)
+    fewest = FEWEST_LINES + 1 if case.frame.from_log else FEWEST_SCRAPES
+    return not (load and progress and scrapes >= fewest)
 
 
 def _clean_confidence(outcomes: Sequence[Outcome]) -> float:
@@ -277,16 +288,15 @@ def _notes(framed: Sequence[Frame], versions: Sequence[VersionFound]) -> Iterabl
 
 
 def _blind_spots(frame: Frame, version: VersionFound, rules: Sequence[Rule]) -> Iterable[Gap]:
-    """What no rule could look at, and why: each absent signal once."""
-    needed: dict[str, list[str]] = {}
+    """What no rule could look at, one gap for each reason."""
+    by_reason: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for rule in rules:
-        for signal in rule.signals:
-            names = (signal,) if isinstance(signal, str) else signal
+        for needed in rule.signals:
+            names = (needed,) if isinstance(needed, str) else needed
             if not any(frame.has(n) for n in names):
-                needed.setdefault(names[0], []).append(rule.slug)
-    for signal, slugs in needed.items():
-        yield Gap(
-            origin=frame.instance,
-            what=f"{signal.replace('_', ' ')}: {', '.join(slugs)} could not be judged",
-            why=absence(signal, version.release),
-        )
+                why = LOG_LACKS if frame.from_log else absence(names[0], version.release)
+                signals, slugs = by_reason.setdefault(why, ({}, {}))
+                signals[names[0].replace("_", " ")] = None
+                slugs[rule.slug] = None
+    for why, (signals, slugs) in by_reason.items():
+        yield Gap(frame.instance, ", ".join(signals), f"{why}; so no word on {', '.join(slugs)}")

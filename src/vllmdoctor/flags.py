@@ -169,6 +169,11 @@ def arguments() -> dict[str, Argument]:
     }
 
 
+def bounds(release: Release) -> tuple[Version, Version]:
+    """The oldest and newest release it may be; unknown is any from 0.8 on."""
+    return _bounds(release)
+
+
 def newest() -> Version:
     """The newest release that the tables know."""
     return _releases()[-1]

@@ -22,6 +22,7 @@ BINS = 300  # about how many points a history is judged on
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 T = TypeVar("T")
 
+ENGINE_NAMES = ("vllm:", "log:")  # metrics, and what was read from a log in their place
 GAP_SCRAPES = 4  # a hole longer than this many scrapes is a gap: nothing is known inside it
 
 _SUFFIXES = ("_bucket", "_sum", "_count")
@@ -115,6 +116,11 @@ class Frame:
     def names(self) -> Mapping[str, Name]:
         """Canonical signal -> the name it was found under."""
         return resolve(self.families.keys())
+
+    @property
+    def from_log(self) -> bool:
+        """Whether all that is known of this engine was read from its log."""
+        return not any(name.startswith("vllm:") for name in self.families)
 
     @cached_property
     def size(self) -> int:
@@ -356,7 +362,7 @@ def frames(recording: Recording) -> tuple[Frame, ...]:
             raw, labels = split_series(key)
             name = canonical_name(raw)
             labelled = Labelled(labels, column)
-            if name.startswith("vllm:") and (
+            if name.startswith(ENGINE_NAMES) and (
                 "model_name" in labels or "engine" in labels or "model" in labels
             ):
                 serving = True
@@ -407,6 +413,9 @@ def _frame(
     recording: Recording, instance: str, model: str, engine: str, families: Mapping[str, Sequence[Labelled]]
 ) -> Frame:
     own = [x.column.times for n, xs in families.items() if n.startswith("vllm:") for x in xs]
+    from_log = not own
+    if from_log:
+        own = [x.column.times for n, xs in families.items() if n.startswith("log:") for x in xs]
     start = min(float(t[0]) for t in own)
     end = max(float(t[-1]) for t in own)
     longest = max(own, key=len)
@@ -418,7 +427,8 @@ def _frame(
         model=model,
         start=start,
         end=end,
-        step=choose_step(end - start, interval),
+        # a line of a log sums its interval up, so a bin needs one of them; of a page's moments it needs two
+        step=choose_step(end - start, interval / 2 if from_log else interval),
         interval=interval,
         families=families,
     )

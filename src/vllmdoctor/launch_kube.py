@@ -20,7 +20,10 @@ _CONFIG = {  # of the chart's vllmConfig
     "runner": "--runner",
     "convert": "--convert",
 }
-_SWITCHES = {"enablePrefixCaching": "--enable-prefix-caching", "enableChunkedPrefill": "--enable-chunked-prefill"}
+_SWITCHES = {
+    "enablePrefixCaching": "--enable-prefix-caching",
+    "enableChunkedPrefill": "--enable-chunked-prefill",
+}
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 
 
@@ -73,7 +76,13 @@ def _strings(value: object) -> list[str]:
 
 
 def _runs_vllm(container: Mapping[str, Any]) -> bool:
-    told = " ".join((str(container.get("image", "")), *_strings(container.get("command")), *_strings(container.get("args"))))
+    told = " ".join(
+        (
+            str(container.get("image", "")),
+            *_strings(container.get("command")),
+            *_strings(container.get("args")),
+        )
+    )
     return "vllm" in told.lower()
 
 
@@ -85,7 +94,9 @@ def _from_container(container: Mapping[str, Any], origin: str, parse: Parse) -> 
         if isinstance(each, Mapping) and "name" in each and "value" in each
     )
     image = str(container.get("image", ""))
-    script = next((w for w in (*command, *args) if re.search(r"\bvllm\b.*(\s|^)", w) and len(w.split()) > 1), "")
+    script = next(
+        (w for w in (*command, *args) if re.search(r"\bvllm\b.*(\s|^)", w) and len(w.split()) > 1), ""
+    )
     if script:
         return replace(parse(script, origin), image=image, env=env, plain=False)
     words = args or command

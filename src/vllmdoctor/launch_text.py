@@ -11,7 +11,11 @@ from vllmdoctor.launch_kube import from_documents
 from vllmdoctor.launch_yaml import load_all
 
 _ENV = re.compile(r"[A-Za-z_]\w*=")
-_API_SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
+_API_SERVERS = (
+    "vllm.entrypoints.openai.api_server",
+    "vllm.entrypoints.api_server",
+    "vllm.entrypoints.cli.main",
+)
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 _MANIFEST = re.compile(r"^\s*(?:-\s+)?[\"']?(apiVersion|kind|servingEngineSpec|spec)[\"']?\s*:", re.MULTILINE)
 _SETTING = re.compile(r"^[A-Za-z][\w.-]*\s*:(\s|$)")
@@ -42,7 +46,9 @@ def parse_text(text: str, origin: str) -> Launch:
         raise UsageError(f"{origin} is empty", hint="it should hold a `vllm serve` command or a manifest")
     if _MANIFEST.search(text):
         return from_documents(load_all(text, origin), origin, parse_command)
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "---"))]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "---"))
+    ]
     if lines and all(_SETTING.match(line) or line.startswith((" ", "-\t", "- ")) for line in lines):
         return _from_config(load_all(text, origin), origin)
     return parse_command(text, origin)
@@ -124,7 +130,16 @@ def _from_docker(words: list[str], origin: str, env: tuple[tuple[str, str], ...]
     """`docker run [options] IMAGE arguments`: the image is the first word that names vLLM."""
     for index, word in enumerate(words[1:], 1):
         if "vllm" in word.lower() and not word.startswith("-") and "=" not in word and ":/" not in word:
-            if words[index - 1] in ("--name", "-n", "--network", "-v", "--volume", "--hostname", "-e", "--env"):
+            if words[index - 1] in (
+                "--name",
+                "-n",
+                "--network",
+                "-v",
+                "--volume",
+                "--hostname",
+                "-e",
+                "--env",
+            ):
                 continue
             rest = words[index + 1 :]
             return build(rest, _start(rest), origin, env=env, image=word)

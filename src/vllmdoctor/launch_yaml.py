@@ -24,7 +24,7 @@ def load_all(text: str, origin: str) -> tuple[object, ...]:
 class _Dumper(yaml.SafeDumper):
     """Lists are indented under their key, and text of several lines is a block."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 

@@ -211,12 +211,28 @@ RemedyVerdict = Literal["helps", "moot", "harmful", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """What one measure becomes once a step is done: from `now` to between `low` and `high`.
+
+    Both are NaN where it cannot be predicted, and `why_not` says why.
+    """
+
+    measure: str
+    unit: str
+    now: float
+    low: float
+    high: float
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One remedy, computed for this server.
 
     `before` -> `after` is the flag's change ("" when it has none); `formula` shows the arithmetic
     with its numbers; `effect` predicts or says why it cannot; `verdict` is "moot" or "harmful" for
-    advice that is well known and wrong here, with the reason in `why`.
+    advice that is well known and wrong here, with the reason in `why`. `predictions` are the effect
+    in numbers, to be held against a recording made afterwards.
     """
 
     slug: str
@@ -235,6 +251,7 @@ class Step:
     verify: str = ""
     restart: bool = True
     missing: tuple[str, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

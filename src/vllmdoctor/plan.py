@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from vllmdoctor.flags import Release
 from vllmdoctor.model import Outcome, RemedyVerdict, Step
-from vllmdoctor.remedies import Figures, prescribe
+from vllmdoctor.remedies import Figures, prescribe, summary
 
 # Advice that guides give for a cause whether or not it fits: shown when it is moot or harmful here.
 WELL_KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -21,12 +21,36 @@ WELL_KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+# Further remedies that are asked for a finding: what they say is shown only where it is of use here.
+ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "overload": (
+            "more-kv-blocks", "upgrade", "reserve-full-prompt", "disable-async-scheduling", "spread-over-ranks",
+            "cap-output-length", "drop-enforce-eager", "tensor-parallel", "quantized-weights", "limit-admission",
+            "lower-max-num-batched-tokens",
+        ),
+        "head-of-line-blocking": ("lower-max-model-len", "spread-over-ranks", "cap-output-length"),
+        "prefill-bound": ("upgrade", "reserve-full-prompt", "split-traffic-by-length"),
+        "kv-fragmentation": (
+            "upgrade", "disable-kv-connector", "disable-async-scheduling", "lower-max-num-seqs", "rolling-restart",
+        ),
+        "prefix-cache-collapse": ("mamba-cache-mode", "kv-offload", "lower-max-num-batched-tokens"),
+        "memory-leak": ("shrink-mm-cache",),
+        "gpu-memory-growth": ("expandable-segments",),
+        "stall": ("disable-kv-connector", "shrink-mm-cache", "lower-max-model-len", "probe-progress"),
+        "context-exceeds-pool": ("more-kv-blocks",),
+        "host-cpu-bound": ("upgrade", "more-api-servers", "tune-structured-output"),
+        "client-side": ("more-api-servers", "drop-enforce-eager", "cap-output-length"),
+    }
+)  # fmt: skip
+
 # Two ways to turn one screw: never both in a plan.
 OPPOSITES = (
     ("raise-gpu-memory-utilization", "lower-gpu-memory-utilization"),
     ("raise-max-num-seqs", "lower-max-num-seqs"),
     ("raise-max-num-batched-tokens", "lower-max-num-batched-tokens"),
     ("fp8-kv-cache", "lower-gpu-memory-utilization"),
+    ("disable-kv-connector", "disable-async-scheduling"),
 )
 
 # What a remedy gains, coarsely: 0 removes the cause or adds capacity (the default), 1 stops waste or
@@ -39,6 +63,9 @@ GAIN: Mapping[str, int] = MappingProxyType(
         "lower-max-num-batched-tokens": 1,
         "lower-max-model-len": 1,
         "priority-scheduling": 1,
+        "cap-output-length": 1,
+        "quantized-weights": 1,
+        "probe-progress": 1,
         "limit-admission": 2,
         "raise-memory-limit": 3,
         "rolling-restart": 3,
@@ -98,6 +125,22 @@ def make_plan(
     return tuple(steps)
 
 
+def page(slug: str) -> str:
+    """What a remedy is, as Markdown: what it does, what it treats, what stands against it."""
+    lines = [f"# {slug}", summary(slug)]
+    for heading, table in (("Also asked for", ALSO), ("Shown where it is of no use", WELL_KNOWN)):
+        causes = [cause for cause, slugs in table.items() if slug in slugs]
+        if causes:
+            lines.append(f"## {heading}\n\n" + "\n".join(f"- {cause}" for cause in causes))
+    against = [other for pair in OPPOSITES if slug in pair for other in pair if other != slug]
+    if against:
+        lines.append("## Never together with\n\n" + "\n".join(f"- {other}" for other in against))
+    rank = {0: "removes the cause or adds capacity", 1: "eases a part", 2: "sheds load", 3: "buys time"}
+    lines.append(f"## Rank\n\nIt {rank[GAIN.get(slug, 0)]}.")
+    lines.append("Its values are computed for each server: `vllmdoctor plan TARGET`.")
+    return "\n\n".join(lines) + "\n"
+
+
 def _weight(finding: Outcome) -> tuple[bool, int, float, str]:
     """Causes before their consequences, severe before mild, sure before unsure."""
     return bool(finding.explained_by), -int(finding.severity), -finding.confidence, finding.slug
@@ -108,11 +151,14 @@ def _asked(
 ) -> list[_Candidate]:
     own = remedies_of(finding)
     found = []
-    for place, slug in enumerate((*own, *WELL_KNOWN.get(finding.slug, ()))):
+    well_known, also = WELL_KNOWN.get(finding.slug, ()), ALSO.get(finding.slug, ())
+    for place, slug in enumerate(dict.fromkeys((*own, *well_known, *also))):
         given = prescribe(slug, figures, version, finding)
-        if given is None or (slug not in own and given.verdict not in ("moot", "harmful")):
+        if given is None:
             continue
-        found.append(_Candidate(given, index, place))
+        useless = given.verdict in ("moot", "harmful")
+        if slug in own or (useless and slug in well_known) or (not useless and slug in also):
+            found.append(_Candidate(given, index, place))
     return found
 
 

@@ -55,6 +55,9 @@ def measured(case: Case) -> dict[str, Value]:
         if len(case.fleet.frames) > 1
         else math.nan,
     }
+    values["ttft_mean"] = v.mean("ttft", now)
+    for q in (50, 95):
+        values[f"ttft_p{q}"] = v.quantile("ttft", q / 100, now)[0]
     for name, signal in (("prompt", "prompt_length"), ("output", "output_length")):
         for q in (50, 95, 99):
             values[f"{name}_p{q}"] = v.quantile(signal, q / 100, now)[0]

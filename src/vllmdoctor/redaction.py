@@ -99,7 +99,7 @@ class Redactor:
     def _known(self, text: str) -> str:
         if self._finder is None:
             names = sorted((n for n in self._aliases if _is_findable(n)), key=len, reverse=True)
-            self._finder = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names)) or '(?!)'})(?!\w)")
+            self._finder = re.compile("|".join(map(_whole, names)) or "(?!)")
         return self._finder.sub(lambda m: self._aliases[m[0]], text)
 
     def _learn(self, keys: Iterable[str]) -> None:
@@ -157,6 +157,13 @@ class Redactor:
             self._aliases[name] = f"{kind}-{self._counts[kind]}"
             self._finder = None
         return self._aliases[name]
+
+
+def _whole(name: str) -> str:
+    """A pattern for the name where it is no part of a longer word."""
+    before = r"(?<!\w)" if re.match(r"\w", name) else ""
+    after = r"(?!\w)" if re.match(r"\w", name[-1]) else ""
+    return before + re.escape(name) + after
 
 
 def _is_findable(name: str) -> bool:

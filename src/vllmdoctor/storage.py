@@ -138,9 +138,11 @@ class _Part:
             _cannot_write(path, error)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(self._file)
             raise UsageError(f"{path} is being written by another recorder") from None
+        except OSError:
+            pass  # a file system without locks, as some network ones are
         self._deflater = Deflater() if path.suffix == ".gz" else None
         if not new:
             _mend(path)

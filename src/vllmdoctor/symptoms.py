@@ -25,7 +25,16 @@ UNDATED = Limit(
     3.0, "ratio", "without a moment at which it changed, only a gross difference counts", "vllmdoctor"
 )
 DECODE = Limit(1.3, "ratio", "a decode step takes the same time for the same batch", "degradation guide")
+LONGER = Limit(2.0, "ratio", "twice the context for each token, in requests that only grow", "vllmdoctor")
 QUEUE_S = Limit(1.0, "s", "a second in the queue is what interactive users notice", "guidance")
+DECLINE = Limit(
+    0.70, "ratio", "the runbook's decline: the last hour against the same hour 8 h earlier", RUNBOOK
+)
+RUNBOOK_WINDOWS = (
+    ("hour", 3600.0, 8 * 3600.0, DECLINE),
+    ("half-hour", 1800.0, 6 * 3600.0, THROUGHPUT),
+)
+FEWEST_REQUESTS = 100.0  # below this a window's rate swings by chance
 STANDING = Limit(0.6, "ratio", "bursts drain; a queue that stands does not", "vllmdoctor")
 SHORT_S = 2 * 3600.0  # histories shorter than this have no daily rhythm to compare with
 NOW_S = 3600.0  # the runbook's window
@@ -177,6 +186,7 @@ def symptoms(vitals: Vitals, found: Signs, compared: Windows) -> tuple[Symptom, 
         _tail(vitals, compared, found),
         _queue(vitals, compared, found),
     ]
+    out += [s for s in (_runbook(vitals, compared.baseline, *w) for w in RUNBOOK_WINDOWS) if s is not None]
     for name, title, series, unit in (
         ("demand", "arriving requests", vitals.arrivals, "1/s"),
         ("rate", "generation rate", vitals.generation, "tokens/s"),
@@ -186,10 +196,39 @@ def symptoms(vitals: Vitals, found: Signs, compared: Windows) -> tuple[Symptom, 
     return tuple(out)
 
 
+def _runbook(
+    vitals: Vitals, baseline: str, name: str, length: float, back: float, limit: Limit
+) -> Symptom | None:
+    """The runbook's own comparison at equal load; None when the history does not reach so far back.
+
+    It needs requests to speak of: a handful of them swings by itself.
+    """
+    frame = vitals.frame
+    if frame.seam is not None or frame.end - frame.start < back + length:
+        return None
+    age = frame.end - frame.times
+    now = (age <= length) & vitals.active
+    before = (age > back) & (age <= back + length) & vitals.active
+    if min(_finished(vitals, now), _finished(vitals, before)) < FEWEST_REQUESTS:
+        return None
+    a, b = vitals.throughput(now), vitals.throughput(before)
+    r = ratio(a, b)
+    span, ago = f"{length / 3600:g} h" if length >= 3600 else f"{length / 60:g} min", f"{back / 3600:g} h"
+    title = f"the same, last {span} / {ago} earlier"
+    slow = None if math.isnan(r) else r < limit.value
+    return Symptom(name, title, a, b, "", r, limit.value, "<", baseline, slow)
+
+
+def _finished(vitals: Vitals, mask: Mask) -> float:
+    return float(np.nansum(vitals.finished[mask])) * vitals.frame.step
+
+
 def _throughput(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     now, before = vitals.throughput(compared.now), vitals.throughput(compared.before)
     r = ratio(now, before)
     slow = None if math.isnan(r) else r < THROUGHPUT.value
+    if slow and _longer_contexts(vitals, compared):
+        slow = None  # a token takes longer when more context is read for it
     return _finish(
         "throughput",
         "generation rate at equal load",
@@ -204,6 +243,18 @@ def _throughput(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
         vitals,
         found,
     )
+
+
+def _longer_contexts(vitals: Vitals, compared: Windows) -> bool:
+    """Whether requests hold so much more of the pool than before that each token costs more.
+
+    Only where the requests' lengths are unknown, as in a log, and nobody waits.
+    """
+    if vitals.frame.has("prompt_length") or mean(vitals.waiting, compared.now) > 0:
+        return False
+    with np.errstate(invalid="ignore", divide="ignore"):
+        each = np.where(vitals.running >= 0.5, vitals.usage / vitals.running, np.nan)
+    return ratio(mean(each, compared.now), mean(each, compared.before)) >= LONGER.value
 
 
 def _highest_before(compared: Windows, measure: Callable[[Mask], float]) -> float:

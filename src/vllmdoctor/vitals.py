@@ -17,6 +17,7 @@ from vllmdoctor.statistics import FloatArray
 Mask = NDArray[np.bool_]
 
 MIX_BINS = 9  # request lengths are averaged over about this many bins
+FEWEST_AT_CEILING = 5  # the highest of a few values is a ceiling of nothing
 BUSY_USAGE = 0.02  # below this KV use, capacity per use is mostly noise
 
 
@@ -39,7 +40,12 @@ class Vitals:
     @cached_property
     def load(self) -> FloatArray:
         """Requests in the system: running + waiting."""
-        return self.running + np.nan_to_num(self.waiting)
+        inside = self.running + np.nan_to_num(self.waiting)
+        if self.frame.from_log:
+            # a line shows who is inside at its end, and rates since the line before: take the middle
+            before = np.concatenate(([np.nan], inside[:-1]))
+            inside = np.where(np.isfinite(before), (inside + before) / 2, inside)
+        return inside
 
     @cached_property
     def usage(self) -> FloatArray:
@@ -272,7 +278,7 @@ class Vitals:
             return math.nan, math.nan
         ceiling = float(np.nanmax(running)) if np.isfinite(running).any() else math.nan
         queued = self.inside(times, mask) & (waiting > 0) & np.isfinite(running)
-        if not queued.any():
+        if queued.sum() < FEWEST_AT_CEILING:
             return math.nan, ceiling
         return float((running[queued] >= ceiling - 0.5).mean()), ceiling
 

@@ -85,7 +85,8 @@ def test_what_a_windows_shell_saved_is_read(tmp_path: Path, encoding: str) -> No
 
 
 def test_pages_in_a_row_without_times_are_laid_out_at_the_interval_and_told(tmp_path: Path) -> None:
-    recording = read(write(tmp_path / "loop.txt", PAGE + PAGE.replace(" 1", " 3") + PAGE.replace(" 1", " 5")))
+    pages = [PAGE.replace(" 1", f" {value}") for value in (1, 3, 5)]
+    recording = read(write(tmp_path / "loop.txt", "".join(pages)))
     assert values(recording) == {"loop.txt": [(1970, 1), (1985, 3), (2000, 5)]}
     assert recording.gaps == (
         Gap(
@@ -125,10 +126,11 @@ def test_a_line_that_is_no_time_dates_nothing(line: str) -> None:
     assert moment_of_line(line) is None
 
 
-def test_the_first_series_of_a_truncated_page_do_not_hide_the_next_page(tmp_path: Path) -> None:
-    recording = read(write(tmp_path / "loop.txt", f"1795960204\n{PAGE}1795960219\nvllm:a 7\nvllm:b{{x="))
-    assert values(recording) == {"loop.txt": [(1795960204, 1), (1795960219, 7)]}
-    assert recording.gaps[0].why == "not readable as a sample (line 6: vllm:b{x=)"
+def test_a_page_that_was_cut_off_does_not_hide_the_next(tmp_path: Path) -> None:
+    text = f"1795960204\nvllm:a 7\nvllm:b{{x=\n1795960219\n{PAGE}"
+    recording = read(write(tmp_path / "loop.txt", text))
+    assert values(recording) == {"loop.txt": [(1795960204, 7), (1795960219, 1)]}
+    assert recording.gaps[0].why == "not readable as a sample (line 3: vllm:b{x=)"
 
 
 def test_a_directory_of_pages_is_one_history_by_the_times_in_the_names(tmp_path: Path) -> None:
@@ -208,7 +210,16 @@ def test_of_a_truncated_gzip_what_is_there_is_used_and_told(tmp_path: Path) -> N
     packed = gzip.compress(text.encode())
     recording = read(write(tmp_path / "night.om.gz", packed[: len(packed) // 2]))
     assert 1000 < recording.scrapes < 20000
-    assert recording.gaps[-1].why == "the gzip data ends in the middle"
+    times = [time for time, _ in values(recording)["night.om.gz"]]
+    assert times == [1000 + at for at in range(len(times))]
+    assert "the gzip data ends in the middle" in [gap.why for gap in recording.gaps]
+
+
+def test_a_last_line_that_may_be_cut_off_in_a_number_is_left_out_and_told(tmp_path: Path) -> None:
+    recording = read(write(tmp_path / "x.om", "vllm:a 1 1000\nvllm:a 2 1015\nvllm:a 3 10"))
+    assert values(recording) == {"x.om": [(1000, 1), (1015, 2)]}
+    why = "the last line has no line feed and may be cut off; it was left out"
+    assert recording.gaps == (Gap("x.om", "the end of the file", why, "what could be read was used"),)
 
 
 def test_a_recording_is_known_by_its_header_whatever_its_name(tmp_path: Path) -> None:
@@ -223,11 +234,11 @@ def test_a_recording_is_known_by_its_header_whatever_its_name(tmp_path: Path) ->
 
 def test_parts_of_one_recording_given_together_are_not_read_twice(tmp_path: Path) -> None:
     with Recorder(tmp_path / "night.rec", {}, max_bytes=300) as recorder:
-        for at in range(20):
+        for at in range(50):
             recorder.write(Snapshot(1000 + at, "h:1", {"vllm:a": at}))
     recording = read(*[str(path) for path in recorder.paths])
     assert len(recorder.paths) > 2
-    assert values(recording) == {"h:1": [(1000 + at, at) for at in range(20)]}
+    assert values(recording) == {"h:1": [(1000 + at, at) for at in range(50)]}
     assert recording.gaps == ()
 
 
@@ -236,7 +247,7 @@ def test_every_example_is_a_whole_recording_with_its_facts() -> None:
     for example in examples():
         recording = read(f"example:{example.name}")
         assert recording.gaps == ()
-        assert 230 <= recording.scrapes <= 240
+        assert 230 <= recording.scrapes <= 245
         assert recording.instances == ("127.0.0.1:8100",)
         facts = {fact.key: fact.value for fact in recording.facts}
         assert facts["vllm_version"] == "0.32.0"
@@ -281,7 +292,7 @@ def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
     assert failure(str(path)).message == f"cannot read {path}: permission denied"
 
 
-@pytest.mark.parametrize("content", ["", "\n \n", gzip.compress(b""), gzip.compress(b"x" * 99)[:12]])
+@pytest.mark.parametrize("content", ["", "\n \n", gzip.compress(b""), gzip.compress(b"x" * 99)[:10]])
 def test_an_empty_file_is_told(tmp_path: Path, content: str | bytes) -> None:
     error = failure(write(tmp_path / "night.rec", content))
     assert isinstance(error, NotEnoughData)
@@ -316,26 +327,12 @@ def test_an_html_page_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "(APIServer pid=77) INFO 11-29 13:48:34 [api_server.py:1380] vLLM API server version 0.32.0",
-        "INFO 11-29 13:50:44 [loggers.py:271] Engine 000: Avg prompt throughput: 24.8 tokens/s",
-        "2026-11-29T13:50:44Z WARNING 11-29 13:50:44 [core.py:12] something",
-    ],
-)
-def test_a_server_log_is_recognised_and_refused_for_now(tmp_path: Path, line: str) -> None:
-    error = failure(write(tmp_path / "server.log", f"starting\n{line}\n"))
-    assert isinstance(error, NotVllm)
-    assert error.message == f"{tmp_path}/server.log: this is a vLLM server log; logs are not read yet"
-
-
-@pytest.mark.parametrize(
     "text", ['{"a": 1}', "[1, 2]", "hello\nworld\n", "# HELP a b\n# TYPE a gauge\n", "a,b\n1,2\n"]
 )
 def test_text_without_samples_is_told(tmp_path: Path, text: str) -> None:
     error = failure(write(tmp_path / "x", text))
     assert isinstance(error, NotVllm)
-    assert error.message in (f"{tmp_path}/x is JSON without samples", f"{tmp_path}/x holds no metrics")
+    assert "is JSON without samples" in error.message or "holds no metrics" in error.message
 
 
 @pytest.mark.parametrize(
@@ -391,23 +388,9 @@ def test_no_content_makes_reading_fail_but_with_an_error_of_ours(
 
 PIECES = st.sampled_from(
     [
-        "vllm:a 1",
-        "vllm:a NaN",
-        'vllm:b{x="1"} +Inf',
-        "vllm:a 1 1000",
-        "1795960204",
-        "# time 5",
-        "# TYPE a gauge",
-    ]
-    + [
-        "vllm:a",
-        "}{",
+        *("vllm:a 1", "vllm:a NaN", 'vllm:b{x="1"} +Inf', "vllm:a 1 1000", "vllm:a 2 -5", "vllm:a"),
+        *("1795960204", "# time 5", "# TYPE a gauge", "# EOF", "", "}{", "<html>", "\x00"),
         '{"metric":{"__name__":"a"},"values":[[1,"2"]]}',
-        "<html>",
-        "# EOF",
-        "",
-        "\x00",
-        "vllm:a 2 -5",
     ]
 )
 

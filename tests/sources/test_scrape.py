@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ from vllmdoctor.sources.scrape import ScrapeSource
 if TYPE_CHECKING:
     from tests.sources.conftest import Server
 
+CERTIFICATE = Path(__file__).parent / "self-signed.pem"
 ONCE = Window(duration_s=0, interval_s=1, clock=lambda: 1795960204.21912)
 
 
@@ -182,6 +184,14 @@ def test_a_certificate_that_nobody_signed_is_told_with_what_to_do(tls_server: "S
     assert isinstance(error, Unreachable)
     assert "TLS failed: certificate verify failed: self-signed certificate" in error.message
     assert "SSL_CERT_FILE" in error.hint
+
+
+def test_a_certificate_that_is_trusted_by_what_the_hint_names_is_taken(
+    tls_server: "Server", page: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    tls_server.serve("/metrics", 200, page)
+    assert any(isinstance(o, Snapshot) for o in read(tls_server.url))
 
 
 def test_https_to_a_plain_server_is_told(server: "Server") -> None:

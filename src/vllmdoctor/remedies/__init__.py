@@ -6,11 +6,19 @@ from types import MappingProxyType
 from vllmdoctor.errors import UnknownName
 from vllmdoctor.flags import Release
 from vllmdoctor.model import Outcome, Step
-from vllmdoctor.remedies import batch, cache, care, fleet, memory, pool
+from vllmdoctor.remedies import batch, cache, care, fleet, memory, pool, special
 from vllmdoctor.remedies.ask import Ask, Remedy
 from vllmdoctor.remedies.figures import FIGURES, Figure, Figures, figures
 
-__all__ = ["FIGURES", "REMEDIES", "Figure", "Figures", "figures", "prescribe"]
+__all__ = ["FIGURES", "REMEDIES", "Figure", "Figures", "figures", "prescribe", "summary"]
+
+
+def summary(slug: str) -> str:
+    """What a remedy does, in one sentence. Raises UnknownName."""
+    if slug not in REMEDIES:
+        raise UnknownName("remedy", slug, REMEDIES)
+    return (REMEDIES[slug].__doc__ or "").split("\n", 1)[0]
+
 
 REMEDIES: Mapping[str, Remedy] = MappingProxyType(
     {
@@ -41,6 +49,20 @@ REMEDIES: Mapping[str, Remedy] = MappingProxyType(
         "check-client": care.check_client,
         "check-gpu-cooling-and-power": care.check_gpu_cooling_and_power,
         "give-more-cpu": care.give_more_cpu,
+        "disable-async-scheduling": special.disable_async_scheduling,
+        "disable-kv-connector": special.disable_kv_connector,
+        "reserve-full-prompt": special.reserve_full_prompt,
+        "spread-over-ranks": special.spread_over_ranks,
+        "cap-output-length": special.cap_output_length,
+        "quantized-weights": special.quantized_weights,
+        "drop-enforce-eager": special.drop_enforce_eager,
+        "kv-offload": special.kv_offload,
+        "mamba-cache-mode": special.mamba_cache_mode,
+        "shrink-mm-cache": special.shrink_mm_cache,
+        "expandable-segments": special.expandable_segments,
+        "more-api-servers": special.more_api_servers,
+        "tune-structured-output": special.tune_structured_output,
+        "probe-progress": special.probe_progress,
         "no-action": care.no_action,
     }
 )

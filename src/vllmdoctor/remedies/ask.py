@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vllmdoctor.flags import Release, flag
-from vllmdoctor.model import Effort, Outcome, RemedyVerdict, Step
+from vllmdoctor.model import Effort, Outcome, Prediction, RemedyVerdict, Step
 from vllmdoctor.remedies.figures import Figures
 
 GIB = 1024.0**3
@@ -149,6 +149,7 @@ def step(
     verify: str = "",
     restart: bool | None = None,
     missing: tuple[str, ...] = (),
+    predictions: tuple[Prediction, ...] = (),
 ) -> Step | None:
     """A step; None when its argument is unknown to the release or does nothing there."""
     if flag_name and not flag(flag_name).works_in(ask.release):
@@ -170,6 +171,7 @@ def step(
         verify=verify,
         restart=effort is Effort.RESTART if restart is None else restart,
         missing=missing,
+        predictions=predictions,
     )
 
 

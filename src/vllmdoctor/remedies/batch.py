@@ -4,6 +4,7 @@ import math
 
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Step
+from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import (
     Ask,
     ceil,
@@ -52,6 +53,7 @@ def lower_max_num_seqs(ask: Ask) -> Step | None:
         tradeoff=f"requests wait in the queue instead of being preempted{other}",
         verify="preemptions per minute < 1, generation rate not lower",
         missing=ask.missing("pool_tokens", "mean_prompt", "mean_output", "max_num_seqs"),
+        predictions=predict.capped_batch(ask),
     )
 
 
@@ -92,6 +94,7 @@ def raise_max_num_seqs(ask: Ask) -> Step | None:
         tradeoff="slower tokens for each request (a larger batch); a little memory for CUDA graphs",
         verify="requests waiting, inter-token latency p95, preemptions per minute",
         missing=ask.missing("max_num_seqs", "pool_tokens", "mean_prompt", "mean_output"),
+        predictions=predict.more_slots(ask, target),
     )
 
 
@@ -105,9 +108,7 @@ def set_long_prefill_token_threshold(ask: Ask) -> Step | None:
         return dismissed(slug, title, ask, "moot", f"{THRESHOLD} is {now:.0f} already")
     if target >= ask.number("max_model_len"):
         return dismissed(slug, title, ask, "moot", "no prompt can be longer than the threshold")
-    steps = (
-        f"p99 prompt {plain(longest)} / {target} = {ceil(longest / target)} steps" if longest > 0 else ""
-    )
+    steps = f"p99 prompt {plain(longest)} / {target} = {ceil(longest / target)} steps" if longest > 0 else ""
     if steps and budget > 0:
         steps += f" instead of {ceil(longest / budget)} of up to {plain(budget)} tokens"
     base = f"2 x p50 prompt {plain(median)}, to a power of two in {LEAST_CHUNK}-{MOST_CHUNK} = {target}"
@@ -128,6 +129,7 @@ def set_long_prefill_token_threshold(ask: Ask) -> Step | None:
         tradeoff="the long prompts themselves start later",
         verify="TTFT p95/p50, share of gaps between tokens above 1 s",
         missing=ask.missing("prompt_p50"),
+        predictions=predict.sliced_prompts(ask),
     )
 
 
@@ -143,6 +145,8 @@ def lower_max_num_batched_tokens(ask: Ask) -> Step | None:
         return dismissed(
             slug, title, ask, "harmful", "without chunked prefill the budget must hold a whole prompt"
         )
+    if ask.cause in ("overload", "prefix-cache-collapse"):
+        return _give_budget_to_the_pool(ask, slug, now, target)
     ratio = f"longest step {plain(now)} -> {plain(target)} tokens: about {target / now:.0%} of its time"
     return step(
         slug,
@@ -159,6 +163,28 @@ def lower_max_num_batched_tokens(ask: Ask) -> Step | None:
         tradeoff="prefill is slower in all",
         verify="share of gaps between tokens above 1 s",
         missing=ask.missing("max_num_batched_tokens"),
+        predictions=predict.shorter_steps(ask),
+    )
+
+
+def _give_budget_to_the_pool(ask: Ask, slug: str, now: float, target: float) -> Step | None:
+    """Start-up profiling with a large budget takes memory that the pool could have."""
+    if not now > SMOOTH_BUDGET or (ask.cause == "overload" and ask.finding.kind != "kv-bound"):
+        return None
+    return step(
+        slug,
+        "Give the memory of a large token budget to the KV pool",
+        ask,
+        verdict="unknown",
+        action=f"Set {TOKENS} {target:.0f}; restart; compare the KV cache size in the start-up log.",
+        why="start-up profiling sets memory aside for the largest step, and the pool is full or loses prefixes",
+        flag_name=TOKENS,
+        before=f"{now:.0f}",
+        after=f"{target:.0f}",
+        effect="cannot be predicted because it depends on the model (one case: 8192 -> 2048 gave 10 % more pool, "
+        "p99 TTFT 41 -> 24 s, the same throughput)",
+        tradeoff="prefill may be slower",
+        verify="KV cache size in the start-up log, preemptions per minute, TTFT p95",
     )
 
 

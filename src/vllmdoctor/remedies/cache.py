@@ -2,9 +2,13 @@
 
 import math
 
+from vllmdoctor.flags import bounds, flag
 from vllmdoctor.model import Effort, Step
+from vllmdoctor.release import version
+from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import Ask, ceil, dismissed, plain, step
 
+ENV_SINCE, ENV_UNTIL = version("0.23.0"), version("0.29.0")
 WORTH = 0.2  # below this share of repeated prompt tokens a cache saves little
 CACHING, RETENTION, SPEC = (
     "--enable-prefix-caching",
@@ -48,12 +52,17 @@ def enable_prefix_caching(ask: Ask) -> Step | None:
         tradeoff="a little hashing on the CPU; cached blocks are given up as soon as requests need them",
         verify="prefix cache hits / queries > 0.6 where a system prompt repeats; TTFT p50",
         missing=ask.missing("repeated_prompt_share"),
+        predictions=predict.cached_prefixes(ask, share),
     )
 
 
 def prefix_cache_retention(ask: Ask) -> Step | None:
     """Keep the states of sliding-window and hybrid layers so that prefixes still hit."""
     slug, title = "prefix-cache-retention", "Keep reusable blocks of sliding-window and hybrid layers"
+    if not flag(RETENTION).known_in(ask.release):
+        return _retention_by_environment(ask, slug, title)
+    if ask.number("prefix_cache_retention_interval") > 0:
+        return dismissed(slug, title, ask, "moot", f"{RETENTION} is set already")
     block = ask.number("block_size")
     interval = plain(block * ceil(1024 / block)).replace(",", "") if block > 0 else ""
     return step(
@@ -72,6 +81,25 @@ def prefix_cache_retention(ask: Ask) -> Step | None:
         tradeoff="fewer blocks for running requests",
         verify="prefix cache hits / queries with a repeated prompt",
         missing=ask.missing("block_size"),
+    )
+
+
+def _retention_by_environment(ask: Ask, slug: str, title: str) -> Step | None:
+    """Before the argument came, an environment variable did the same."""
+    low, high = bounds(ask.release)
+    if low < ENV_SINCE or high >= ENV_UNTIL:
+        return None
+    return step(
+        slug,
+        title,
+        ask,
+        verdict="unknown",
+        action="For a sliding-window or hybrid model: set VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0 in the "
+        "environment; restart.",
+        why="such models give up the blocks that a repeated prefix needs, though the pool is not full",
+        effect="cannot be predicted because it depends on the model; none for full-attention models",
+        tradeoff="fewer blocks for running requests",
+        verify="prefix cache hits / queries with a repeated prompt",
     )
 
 

@@ -9,6 +9,7 @@ from vllmdoctor.release import Version, VersionRange
 from vllmdoctor.remedies.ask import GIB, Ask, ceil, dismissed, floor, step
 
 RUNBOOK_HOURS = 6.0
+BUSY = ("overload", "prefill-bound", "host-cpu-bound")
 LEAKS = ("memory-leak", "gpu-memory-growth", "kv-fragmentation", "spec-decode-decay", "prefix-cache-collapse")
 
 
@@ -49,6 +50,9 @@ def upgrade(ask: Ask) -> Step | None:
     slug, title = "upgrade", "Upgrade vLLM"
     found = [defect for defect in matching(ask.cause, ask.release) if _may_apply(ask, defect) is not False]
     mended = [defect for defect in found if defect.fixed is not None]
+    if ask.cause in BUSY:  # a finding of every day: a defect that may or may not apply is no advice
+        mended = [defect for defect in mended if _may_apply(ask, defect)]
+        found = [defect for defect in found if _may_apply(ask, defect) and ask.cause != "overload"]
     if mended:
         return _upgrade_to(ask, slug, title, mended[0])
     worked = [
@@ -106,6 +110,9 @@ def _may_apply(ask: Ask, defect: Defect) -> bool | None:
     answers: list[bool | None] = []
     if "max_model_len above the pool" in needs:
         answers.append(_above(ask.number("max_model_len"), ask.number("pool_tokens")))
+    if "KV connector" in needs or "offload" in needs.lower():
+        connected = ask.figures.fact("kv_transfer_config") is not None
+        answers.append(True if connected or ask.number("kv_offloading_size") > 0 else None)
     if "data parallel" in needs:
         answers.append(_above(ask.number("data_parallel_size"), 1.0))
     if needs.startswith("tensor or pipeline parallel"):
@@ -208,7 +215,8 @@ def check_gpu_cooling_and_power(ask: Ask) -> Step | None:
         "check-gpu-cooling-and-power",
         "Check the GPU's cooling and power cap",
         ask,
-        action="Read `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`; mend the cooling or the power limit.",
+        action="Read `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`; mend the cooling or the power limit; where "
+        "clocks fall at idle: persistence mode (`nvidia-smi -pm 1`), locked clocks (`-lgc`), warm-up requests.",
         why="the SM clock is held down" + (f" at {warm:.0f} °C" if warm > 0 else ""),
         effort=Effort.LIVE,
         effect="compute-bound throughput rises with the SM clock",

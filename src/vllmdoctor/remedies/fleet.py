@@ -4,6 +4,7 @@ import math
 
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Effort, Step
+from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import Ask, ceil, dismissed, plain, power_of_two, step
 
 TARGET_LOAD = 0.8  # a replica planned to be this busy still takes a burst
@@ -39,6 +40,7 @@ def add_replica(ask: Ask) -> Step | None:
         verify="requests waiting per replica near 0 at the peak",
         restart=False,
         missing=ask.missing("arrival_rate", "completion_rate", "replicas"),
+        predictions=predict.more_servers(ask, wanted / have),
     )
 
 
@@ -65,6 +67,7 @@ def tensor_parallel(ask: Ask) -> Step | None:
         verify="KV cache size in the start-up log, inter-token latency p50",
         restart=True,
         missing=ask.missing("tensor_parallel_size"),
+        predictions=predict.larger_pool(ask, target / have) if pool > 0 else (),
     )
 
 
@@ -133,4 +136,5 @@ def limit_admission(ask: Ask) -> Step | None:
         restart=known,
         effort=Effort.RESTART if known else Effort.LIVE,
         missing=ask.missing("completion_rate"),
+        predictions=predict.bounded_queue(ask, bound, PATIENCE_S),
     )

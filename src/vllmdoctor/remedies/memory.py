@@ -3,6 +3,7 @@
 import math
 
 from vllmdoctor.model import Step
+from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import GIB, Ask, dismissed, floor, gain_bound, plain, step
 
 UTILIZATION = "--gpu-memory-utilization"
@@ -47,6 +48,7 @@ def raise_gpu_memory_utilization(ask: Ask) -> Step | None:
         tradeoff="less room for peaks outside the pool: out of memory where images or graphs need it",
         verify=POOL_CHECK,
         missing=missing,
+        predictions=predict.larger_pool(ask, _pool_ratio(ask, before, target, ratio)),
     )
 
 

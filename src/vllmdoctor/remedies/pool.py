@@ -4,6 +4,7 @@ import math
 
 from vllmdoctor.flags import flag
 from vllmdoctor.model import Step
+from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import (
     Ask,
     ceil,
@@ -13,6 +14,7 @@ from vllmdoctor.remedies.ask import (
     plain,
     pool_formula,
     pool_needed,
+    sequences_that_fit,
     step,
 )
 from vllmdoctor.remedies.memory import POOL_CHECK
@@ -25,6 +27,12 @@ def more_kv_blocks(ask: Ask) -> Step | None:
     slug, title = "more-kv-blocks", "Make the KV pool larger"
     needed, pool = pool_needed(ask), ask.number("pool_tokens")
     growth = needed / pool
+    if (
+        ask.finding.kind not in ("kv-bound", "")
+        and ask.cause == "overload"
+        and not (ask.finding.kind == "slot-bound" and sequences_that_fit(ask) <= ask.number("max_num_seqs"))
+    ):
+        return dismissed(slug, title, ask, "moot", "the pool is not what runs out first here")
     if growth <= 1:
         if ask.finding.kind != "kv-bound":
             why = "the pool is large enough for this load: something else holds it"
@@ -57,9 +65,19 @@ def more_kv_blocks(ask: Ask) -> Step | None:
         after=after or "removed",
         formula=pool_formula(ask) or "blocks now x (tokens needed / pool tokens)",
         effect=gain_bound(ask, growth),
-        tradeoff="memory the device must have: the start-up log says what fits",
+        tradeoff="memory the device must have: the start-up log says what fits"
+        + (_with_slots(ask, growth) if ask.finding.kind == "slot-bound" else ""),
         verify=POOL_CHECK,
         missing=lacking,
+        predictions=predict.larger_pool(ask, growth),
+    )
+
+
+def _with_slots(ask: Ask, growth: float) -> str:
+    """A cap that was set for the small pool must go up with it."""
+    fits = floor(growth * sequences_that_fit(ask))
+    return (
+        f"; raise --max-num-seqs with it, to {plain(fits)}" if fits > 0 else "; raise --max-num-seqs with it"
     )
 
 
@@ -91,6 +109,7 @@ def fp8_kv_cache(ask: Ask) -> Step | None:
         tradeoff="answers may change; needs a GPU and attention backend with FP8; 0.8 may fall back to V0",
         verify="KV cache size in the start-up log; answers on a fixed request set",
         missing=ask.missing("pool_tokens"),
+        predictions=predict.larger_pool(ask, 2.0),
     )
 
 
@@ -115,6 +134,7 @@ def kv_watermark(ask: Ask) -> Step | None:
         effect="fewer preemptions; no capacity is added (one published test: +5 % tokens/s, TTFT +70 %)",
         tradeoff="requests wait longer for admission",
         verify="preemptions per minute, TTFT p95",
+        predictions=predict.reserve(ask),
     )
 
 

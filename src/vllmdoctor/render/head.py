@@ -37,7 +37,8 @@ def looked_at(report: Report) -> RenderableType:
     models = sorted({e.model for e in report.engines if e.model})
     if models:
         server.append(("model", line(", ".join(models))))
-    origin = f" (from {report.version_origin})" if report.version_origin else ""
+    told = report.version_origin
+    origin = f" ({told})" if told.startswith("inferred") else f" (from {told})" if told else ""
     server.append(("version", line(f"vLLM {report.version}{origin}" if report.version else "not known")))
     server.append(("seen", line(_window(report))))
     return indent(pairs(server))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from vllmdoctor.model import Report
+
 from vllmdoctor.render.words import harmless, plural
 
 _ROOMY = 96
@@ -26,6 +28,73 @@ def examples(
         table.add_row(say(name, "bold"), say(about))
     hint = say("vllmdoctor diagnose example:NAME", "dim")
     return paint([table, say(""), hint], width=width, color=color, encoding=encoding)
+
+
+def remedies(
+    rows: Iterable[tuple[str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
+) -> str:
+    """The remedies: (slug, one line)."""
+    from vllmdoctor.render.sheet import grid, paint, say
+
+    table = grid("left", "wrap")
+    for slug, about in rows:
+        table.add_row(say(slug, "bold"), say(about))
+    hint = say("vllmdoctor explain SLUG", "dim")
+    return paint([table, say(""), hint], width=width, color=color, encoding=encoding)
+
+
+def findings(
+    head: str,
+    rows: Sequence[tuple[str, str, str, str, str]],
+    *,
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """Findings of a launch command: (severity's name, slug, argument, what, hint)."""
+    from vllmdoctor.render.sheet import grid, heading, indent, line, paint, say
+
+    table = grid("left", "wrap")
+    for severity, slug, argument, what, hint in rows:
+        text = line((argument, "bold"), f": {what}", (f"; {hint}" if hint else "", "dim"), (f" [{slug}]", "dim"))
+        table.add_row(say(severity, SEVERITY_STYLES.get(severity, "")), text)
+    body = indent(table) if rows else indent(say("nothing to say against it", "green"))
+    parts: list[RenderableType] = [heading("ARGUMENTS", head), body]
+    return paint(parts, width=width, color=color, encoding=encoding).lstrip("\n")
+
+
+def plan(report: "Report", *, width: int = 100, color: bool = False, encoding: str = "utf-8") -> str:
+    """The headline of a report and its plan alone."""
+    from vllmdoctor.model import Verdict
+    from vllmdoctor.render.sheet import grid, heading, indent, paint, say
+    from vllmdoctor.render.steps import plan as steps
+    from vllmdoctor.render.words import VERDICTS
+
+    name, meaning = VERDICTS[report.verdict]
+    cause = f"{report.primary}{', ' + report.kind if report.kind else ''}"
+    parts: list[RenderableType] = [say(f"{name}: {meaning}", "bold"), say(report.headline), say(f"cause: {cause}", "dim")]
+    parts += steps(report.plan, sick=report.verdict is Verdict.SICK)
+    if not report.plan:
+        parts.append(say("Nothing to change."))
+    if report.notes:
+        table = grid("left", "wrap")
+        for note in report.notes:
+            table.add_row(say("·"), say(note))
+        parts += [heading("NOTES"), indent(table)]
+    return paint(parts, width=width, color=color, encoding=encoding)
+
+
+def written(
+    rows: Sequence[tuple[str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
+) -> str:
+    """Files that were written: (path, what it is)."""
+    from vllmdoctor.render.sheet import grid, heading, indent, paint, say
+
+    table = grid("left", "wrap")
+    for path, what in rows:
+        table.add_row(say(path, "bold"), say(what))
+    return paint([heading("WRITTEN", "nothing was applied: read README.md"), indent(table)], width=width,
+                 color=color, encoding=encoding)
 
 
 def rules(

@@ -21,7 +21,7 @@ def symptoms(engine: EngineReport, compared: str, look: Look) -> list[Renderable
     if not judged:
         return [heading("IS IT SLOW?", "cannot tell"), indent(line("There was nothing to compare with."))]
     baselines = list(dict.fromkeys(s.baseline for s in judged if s.baseline))
-    parts: list[RenderableType] = [heading("IS IT SLOW?", _answer(judged))]
+    parts: list[RenderableType] = [heading("IS IT SLOW?", _answer(engine))]
     if compared:
         parts.append(indent(line(("compared: ", "dim"), compared)))
     if len(baselines) == 1 and baselines[0] not in compared:
@@ -96,10 +96,12 @@ def _mark(slow: bool | None) -> Text:
     return say("✗ slow", "bold red") if slow else say("✓ fine", "green")
 
 
-def _answer(judged: tuple[Symptom, ...]) -> str:
-    if any(s.slow for s in judged):
+def _answer(engine: EngineReport) -> str:
+    if any(s.slow for s in engine.symptoms):
         return "yes"
-    return "cannot tell" if all(s.slow is None for s in judged) else "no"
+    if any(o.felt for o in engine.findings):
+        return "yes, though not slower than before: see WHY"
+    return "cannot tell" if all(s.slow is None for s in engine.symptoms) else "no"
 
 
 def _value(value: float, unit: str) -> Text:

@@ -1,14 +1,17 @@
 """The plan: numbered steps with their flag, and well-known advice that is wrong here."""
 
+import math
 from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from vllmdoctor.model import Effort, Step
+from vllmdoctor.render.quantity import quantity
 from vllmdoctor.render.sheet import grid, heading, indent, line, pairs, say
 from vllmdoctor.render.words import EFFORTS, REMEDIES
 
+_OUT = ("removed", "none")
 _ON = ("on", "true", "yes")
 _OFF = ("off", "false", "no")
 
@@ -34,7 +37,7 @@ def flag_line(step: Step) -> str:
 
     Switches are written as switches: `after` "on" gives `--flag`, "off" gives `--no-flag`.
     """
-    if not step.flag or (step.before and not step.after):
+    if not step.flag or (step.before and not step.after) or step.after in _OUT:
         return ""
     if step.after.lower() in _OFF and step.flag.startswith("--"):
         return f"--no-{step.flag[2:]}"
@@ -64,6 +67,7 @@ def _step(number: int, step: Step) -> list[RenderableType]:
         ("why", step.why),
         ("arithmetic", step.formula),
         ("effect", step.effect),
+        ("expected", _expected(step)),
         ("price", step.tradeoff),
         ("verify", step.verify),
         ("unknown", ", ".join(step.missing)),
@@ -72,8 +76,23 @@ def _step(number: int, step: Step) -> list[RenderableType]:
     return parts
 
 
+def _expected(step: Step) -> str:
+    """The predictions, each from what it is now to an interval; those that cannot be made are left out."""
+    told = []
+    for p in step.predictions:
+        if math.isnan(p.low) or math.isnan(p.high):
+            continue
+        now, low, high = (quantity(x, p.unit) for x in (p.now, p.low, p.high))
+        unit = f" {p.unit}"
+        if high.endswith(unit):  # once is enough
+            now, low = now.removesuffix(unit), low.removesuffix(unit)
+        to = high if low == high else f"at most {high}" if p.low == 0 else f"{low} to {high}"
+        told.append(f"{p.measure} {now} -> {to}")
+    return "; ".join(told)
+
+
 def _change(step: Step) -> str:
-    if step.before and not step.after:
+    if step.before and (not step.after or step.after in _OUT):
         return f"remove {step.flag} (now {step.before})"
     if step.before:
         return f"{step.flag} from {step.before} to {step.after}; the server's new argument:"

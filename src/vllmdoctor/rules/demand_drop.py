@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, ratio
+from vllmdoctor.case import Case, Kind, Limit, Onset, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -46,7 +46,9 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
             yield case.require(title, symptom.ratio, op, lim[limit])  # type: ignore[arg-type]
     if case.windows.onset is not None:
         yield Onset(case.windows.onset)
-    yield Kind("", f"arrivals fell to {demand:.0%} and the generation rate to {fall:.0%}, with no queue")
+    yield Kind(
+        "", f"arrivals fell to {percent(demand)} and the generation rate to {percent(fall)}, with no queue"
+    )
 
 
 def _surprise(case: Case) -> float:

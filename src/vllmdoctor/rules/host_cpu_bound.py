@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, mean, ratio
+from vllmdoctor.case import Case, Kind, Limit, mean, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -53,9 +53,9 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
     yield Kind(
         "cpu quota" if starved else "step loop",
         (
-            f"{throttled:.0%} of the CPU periods are throttled"
+            f"{percent(throttled)} of the CPU periods are throttled"
             if starved
-            else f"the GPU is busy {busy:.0%} of the time"
+            else f"the GPU is busy {percent(busy)} of the time"
         )
         + f"; a token takes {felt:.2g} times as long",
     )

@@ -5,19 +5,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, quantile, ratio
+from vllmdoctor.case import Case, Kind, Limit, Onset, percent, quantile, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import worst_fall
 
 
+DEFAULT_SLOTS = 256  # the least of vLLM's own defaults for max_num_seqs
+
+
 @rule(
     summary="KV cache capacity is lost: blocks are held that serve no request",
     severity=Severity.CRITICAL,
-    signals=("kv_cache_usage", "requests_running", "prompt_length", "output_length"),
+    signals=(("kv_cache_usage", "cache_config"),),
     helpful=("preemptions", "requests_waiting", "prefix_cache_hits"),
     limits={
         "lost": Limit(0.20, "ratio", "a fifth of the pool gone is more than the noise of a request mix", "runbook"),
+        "coarse": Limit(256.0, "tokens", "a block this large costs a short request far more than its tokens", "vllmdoctor"),
+        "fits": Limit(1.0, "x", "not even the shortest request for each slot fits", "measured cases"),
         "floor": Limit(0.03, "ratio", "an idle engine holds no blocks: reusable cached ones count as free", "vLLM source"),
         "usage": Limit(0.95, "ratio", "the next long request must evict another", "runbook"),
         "preemptions": Limit(1.0, "per minute", "a healthy server preempts less than once a minute", "runbook"),
@@ -51,6 +56,17 @@ def kv_fragmentation(case: Case) -> Iterator[Yielded]:
     lost = 0.0 if empty else max((x for x in (by_capacity, risen) if not math.isnan(x)), default=math.nan)
     if risen >= lim["floor"].value and held_now >= 0.1:
         lost = max(lost, lim["lost"].value)
+    if math.isnan(by_capacity) and not empty and not risen >= lim["floor"].value:
+        lost = math.nan  # without the requests' lengths only an idle engine tells
+    fits = _fits_at_least(case)
+    if fits < lim["fits"].value and not lost >= lim["lost"].value:
+        size = case.number("block_size")
+        yield case.require("shortest requests that fit the pool / slots", fits, "<", lim["fits"])
+        yield case.note("tokens per block", size, "tokens")
+        yield Severity.WARNING if case.now(v.waiting) >= 1 else Severity.INFO
+        yield Kind("large blocks", f"each request holds blocks of {size:.0f} tokens, however short it is: "
+                   f"at most {case.number('pool_tokens') / size:.0f} fit the pool")  # fmt: skip
+        return
     yield case.require("effective KV capacity lost", lost, ">=", lim["lost"])
     prompts = ratio(case.now(v.prompt_length), case.before(v.prompt_length))
     outputs = ratio(case.now(v.output_length), case.before(v.output_length))
@@ -67,11 +83,20 @@ def kv_fragmentation(case: Case) -> Iterator[Yielded]:
     yield case.against("offered tokens, now / before", demand, ">", 1.15, "x")
     if onset is not None and lost >= lim["lost"].value:
         yield Onset(float(onset))
-    mechanism = "blocks held at idle" if held_now >= lim["floor"].value else "more blocks for the same tokens"
+    leaked = held_now >= lim["floor"].value
     yield Kind(
-        mechanism,
-        f"the pool serves {lost:.0%} fewer live tokens than before at the same usage",
+        "leaked-blocks" if leaked else "lost-capacity",
+        f"the pool serves {percent(lost)} fewer live tokens than before at the same usage"
+        + (f"; {percent(held_now)} of it is held while nothing runs" if leaked else ""),
     )
+
+
+def _fits_at_least(case: Case) -> float:
+    """Requests of one block each that the pool holds, for each slot; NaN where blocks are small."""
+    size, pool, slots = (case.number(key) for key in ("block_size", "pool_tokens", "max_num_seqs"))
+    if not size >= case.limits["coarse"].value:
+        return math.nan
+    return pool / size / (DEFAULT_SLOTS if math.isnan(slots) else slots)
 
 
 def _recent_idle(case: Case) -> bool:

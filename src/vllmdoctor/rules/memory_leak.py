@@ -53,7 +53,7 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     growth = slope * span / start if start else math.nan
     yield case.require("history of memory", span, ">=", lim["span"])
     if not span >= lim["span"].value:
-        yield CannotTell(f"a leak needs {lim['span'].value:g} h of history, this one has {span:.2g} h")
+        yield CannotTell(f"it takes {lim['span'].value:g} h of history to tell, here are {60 * span:.0f} min")
         return
     yield case.require("growth over the history", growth, ">=", lim["growth"], detail=words)
     yield case.require("growth in bytes", slope * span, ">=", lim["amount"])

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Felt, Kind, Limit, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -82,7 +82,7 @@ def overload(case: Case) -> Iterator[Yielded]:
             kind,
             f"{waiting:.3g} requests wait while {running:.3g} run; "
             + {
-                "kv-bound": f"the KV pool is full ({usage:.0%} while they wait)",
+                "kv-bound": f"the KV pool is full ({percent(usage)} while they wait)",
                 "slot-bound": f"all {ceiling:.3g} slots are taken while the KV pool has room",
                 "prefill-bound": "prompt processing takes the time",
                 "compute-bound": "a bigger batch brings no more tokens",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset
+from vllmdoctor.case import Case, Kind, Limit, Onset, percent
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import worst_fall
@@ -44,4 +44,4 @@ def spec_decode_decay(case: Case) -> Iterator[Yielded]:
         )
     if moved is not None:
         yield Onset(float(frame.start + moved.index * frame.step))
-    yield Kind("", f"acceptance fell from {before:.0%} to {after:.0%} of the drafted tokens")
+    yield Kind("", f"acceptance fell from {percent(before)} to {percent(after)} of the drafted tokens")

@@ -116,7 +116,7 @@ def _longest(track: _Track, gap: float) -> _Still:
             continue
         if track.inside[i] > 0 and track.inside[i - 1] > 0:
             work += 1
-        elif work and knocks == 0:
+        elif knocks == 0 and not track.knocked[i]:
             start, work = i, 0
             continue
         knocks += bool(track.knocked[i])

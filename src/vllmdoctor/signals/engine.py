@@ -26,13 +26,13 @@ ENGINE_SIGNALS = (
     # --- the scheduler's gauges: they freeze when the engine sends no step output
     _vllm(
         "requests_running", "gauge", "requests", "sum",
-        (Name("vllm:num_requests_running", since="0.6.0"),),
+        (Name("vllm:num_requests_running", since="0.6.0"), Name("log:num_requests_running", era="log")),
         "requests in the running batch",
         note="freezes at its last value when the engine hangs: counters decide about progress",
     ),
     _vllm(
         "requests_waiting", "gauge", "requests", "sum",
-        (Name("vllm:num_requests_waiting", since="0.6.0"),),
+        (Name("vllm:num_requests_waiting", since="0.6.0"), Name("log:num_requests_waiting", era="log")),
         "requests in the queue",
         note="capacity and deferred together from 0.20; stays 0 during one long prefill step",
     ),
@@ -43,12 +43,18 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "requests_waiting_deferred", "gauge", "requests", "sum",
-        (Name("vllm:num_requests_waiting_by_reason", since="0.20.0", labels=(("reason", "deferred"),)),),
+        (
+            Name("vllm:num_requests_waiting_by_reason", since="0.20.0", labels=(("reason", "deferred"),)),
+            Name("log:num_requests_deferred", era="log"),
+        ),
         "requests put off: remote KV, grammar, LoRA or an admission limit",
     ),
     _vllm(
         "requests_swapped", "gauge", "requests", "sum",
-        (Name("vllm:num_requests_swapped", since="0.6.0", until="0.9.0", era="V0", hidden="0.8.3"),),
+        (
+            Name("vllm:num_requests_swapped", since="0.6.0", until="0.9.0", era="V0", hidden="0.8.3"),
+            Name("log:num_requests_swapped", era="log"),
+        ),
         "requests swapped to host memory (V0 only)",
         note="V1 never swaps: it recomputes",
     ),
@@ -57,6 +63,7 @@ ENGINE_SIGNALS = (
         (
             Name("vllm:kv_cache_usage_perc", since="0.9.2"),
             Name("vllm:gpu_cache_usage_perc", since="0.6.0", until="0.11.2", hidden="0.11.0"),
+            Name("log:kv_cache_usage_ratio", era="log"),
         ),
         "share of the KV blocks that requests hold",
         note="named perc, but 1 means full; reusable cached blocks count as free, so idle reads 0 "
@@ -65,14 +72,14 @@ ENGINE_SIGNALS = (
     # --- counters
     _vllm(
         "preemptions", "counter", "preemptions", "sum",
-        (Name("vllm:num_preemptions_total", since="0.6.0"),),
+        (Name("vllm:num_preemptions_total", since="0.6.0"), Name("log:num_preemptions_total", era="log")),
         "requests thrown out of the batch to make room",
         note="booked with the request's next output, so it lags; V1 has it from 0.8.0; "
         "priority preemptions count too",
     ),
     _vllm(
         "prompt_tokens", "counter", "tokens", "sum",
-        (Name("vllm:prompt_tokens_total", since="0.6.0"),),
+        (Name("vllm:prompt_tokens_total", since="0.6.0"), Name("log:prompt_tokens_total", era="log")),
         "prompt tokens prefilled or found in the cache",
         note="booked in one lump when a prefill ends; cached tokens are in it, recomputed ones are not",
     ),
@@ -83,7 +90,10 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "generation_tokens", "counter", "tokens", "sum",
-        (Name("vllm:generation_tokens_total", since="0.6.0"),),
+        (
+            Name("vllm:generation_tokens_total", since="0.6.0"),
+            Name("log:generation_tokens_total", era="log"),
+        ),
         "tokens generated",
     ),
     _vllm(
@@ -110,7 +120,10 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "prefix_cache_hit_rate", "gauge", "ratio", "mean",
-        (Name("vllm:gpu_prefix_cache_hit_rate", since="0.6.0", until="0.9.0", era="V0", hidden="0.8.3"),),
+        (
+            Name("vllm:gpu_prefix_cache_hit_rate", since="0.6.0", until="0.9.0", era="V0", hidden="0.8.3"),
+            Name("log:prefix_cache_hit_ratio", era="log"),
+        ),
         "prefix cache hits per lookup since start (V0 only)",
         note="cumulative since start; -1 when prefix caching is off",
     ),
@@ -128,7 +141,7 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "requests_finished", "counter", "requests", "sum",
-        (Name("vllm:request_success_total", since="0.6.0"),),
+        (Name("vllm:request_success_total", since="0.6.0"), Name("log:requests_served_total", era="log")),
         "requests that ended, by finished_reason",
         note="V1 does not count what the client aborted",
     ),
@@ -141,9 +154,31 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "corrupted_requests", "counter", "requests", "sum",
-        (Name("vllm:corrupted_requests_total", since="0.11.1"),),
+        (
+            Name("vllm:corrupted_requests_total", since="0.11.1"),
+            Name("log:corrupted_requests_total", era="log"),
+        ),
         "requests with NaN in their logits",
         needs="exposed only with VLLM_COMPUTE_NANS_IN_LOGITS=1",
+    ),
+    # --- what only the log tells
+    _vllm(
+        "gpu_out_of_memory", "counter", "failures", "sum",
+        (Name("log:gpu_out_of_memory_total", era="log"),),
+        "allocations of GPU memory that failed",
+        needs="told by the server's log only",
+    ),
+    _vllm(
+        "gpu_out_of_memory_wanted", "gauge", "bytes", "max",
+        (Name("log:gpu_out_of_memory_wanted_bytes", era="log"),),
+        "size of the allocation that failed",
+        needs="told by the server's log only",
+    ),
+    _vllm(
+        "gpu_out_of_memory_unused", "gauge", "bytes", "max",
+        (Name("log:gpu_out_of_memory_unused_bytes", era="log"),),
+        "memory that PyTorch had reserved and did not use when an allocation failed",
+        needs="told by the server's log only",
     ),
     # --- latencies
     _vllm(
@@ -248,13 +283,19 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "spec_draft_tokens", "counter", "tokens", "sum",
-        (Name("vllm:spec_decode_num_draft_tokens_total", since="0.6.0"),),
+        (
+            Name("vllm:spec_decode_num_draft_tokens_total", since="0.6.0"),
+            Name("log:spec_decode_num_draft_tokens_total", era="log"),
+        ),
         "tokens drafted",
         needs=_SPEC,
     ),
     _vllm(
         "spec_accepted_tokens", "counter", "tokens", "sum",
-        (Name("vllm:spec_decode_num_accepted_tokens_total", since="0.6.0"),),
+        (
+            Name("vllm:spec_decode_num_accepted_tokens_total", since="0.6.0"),
+            Name("log:spec_decode_num_accepted_tokens_total", era="log"),
+        ),
         "drafted tokens that were accepted",
         needs=_SPEC,
     ),
@@ -273,7 +314,7 @@ ENGINE_SIGNALS = (
     ),
     _vllm(
         "cache_config", "info", "", "last",
-        (Name("vllm:cache_config_info", since="0.6.0"),),
+        (Name("vllm:cache_config_info", since="0.6.0"), Name("log:cache_config_info", era="log")),
         "the KV cache's settings, as labels",
         note="no model_name; num_gpu_blocks is None in V1 0.8 and the sum over data-parallel engines from "
         "0.9; hybrid models hold fewer tokens than blocks x block_size",

@@ -85,7 +85,7 @@ def renamed(present: Collection[str], release: Release = None) -> list[str]:
         if name in families
     )
     for slugs in _RENAMED:
-        read = [slug for slug in slugs if slug in found]
+        read = [slug for slug in slugs if slug in found and found[slug].era != "log"]
         old = [slug for slug in read if found[slug] is not SIGNALS[slug].names[0]]
         if old:
             texts = " and ".join(f"`{found[slug].text}`" for slug in old)
@@ -101,7 +101,8 @@ def renamed(present: Collection[str], release: Release = None) -> list[str]:
 
 def _gone(slugs: list[str], families: set[str], release: Release) -> list[str]:
     """The old names, for signals of one history, that this server does not expose any more."""
-    pairs = [(SIGNALS[slug].names[-1], SIGNALS[slug].names[0]) for slug in slugs]
+    spelt = [[name for name in SIGNALS[slug].names if name.era != "log"] for slug in slugs]
+    pairs = [(names[-1], names[0]) for names in spelt]
     pairs = [(old, new) for old, new in pairs if old.text not in families]
     if not pairs:
         return []

@@ -76,7 +76,7 @@ class HostMemoryLeak:
     bytes_per_request: float = 0.0
     component: Literal["engine", "api"] = "engine"
     slowdown: float = 0.0
-    """Step-time growth at the limit from reclaim pressure; starts at 80 % of the limit."""
+    """Step-time growth at the limit from reclaim pressure; starts at 70 % of the limit."""
     end_s: float = math.inf
     pods: tuple[int, ...] = ()
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from vllmdoctor.simulator.setup import Host
 
+PRESSURE_FROM = 0.7
+"""Share of the memory limit from which reclaim slows the host."""
+
 
 class Memory:
     """Host and GPU memory of one pod since its boot [bytes]."""
@@ -33,15 +36,17 @@ class Memory:
         self.pressure = 1.0
         for fault in faults:
             match fault:
-                case HostMemoryLeak() if fault.onset_s <= t_s < fault.end_s:
-                    more = fault.bytes_per_s * dt_s + fault.bytes_per_request * ended
-                    if fault.component == "api":
-                        self.api_leak += more
-                    else:
-                        self.engine_leak += more
-                    over = self.resident / self.host.memory_limit_bytes - 0.8
+                case HostMemoryLeak():
+                    if fault.onset_s <= t_s < fault.end_s:
+                        more = fault.bytes_per_s * dt_s + fault.bytes_per_request * ended
+                        if fault.component == "api":
+                            self.api_leak += more
+                        else:
+                            self.engine_leak += more
+                    # Reclaim hurts as long as memory is short, also after the leak has stopped.
+                    over = self.resident / self.host.memory_limit_bytes - PRESSURE_FROM
                     if over > 0:
-                        self.pressure += fault.slowdown * over / 0.2
+                        self.pressure += fault.slowdown * over / (1.0 - PRESSURE_FROM)
                 case GpuMemoryGrowth() if fault.onset_s <= t_s < fault.end_s:
                     self.gpu_growth += fault.bytes_per_s * dt_s
                 case _:

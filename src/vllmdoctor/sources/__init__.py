@@ -1,6 +1,7 @@
 """Sources: where observations come from. Each kind of target is one module, loaded when it is asked for.
 
 http(s)://HOST:PORT[/path]   a live server
+prom+http(s)://HOST[/path]   what a Prometheus, or what speaks its API, has kept
 example:NAME                 a recording that comes with vllmdoctor
 PATH or -                    a file or standard input, told apart by what is in it
 """
@@ -25,14 +26,33 @@ SHORTEST_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """Which part of what a Prometheus keeps is asked for.
+
+    `window_s` seconds that end at `at` (unix seconds; None is now). `match` holds label matchers
+    (`namespace="inference"`), `prefix` what relabelling put before the names of the metrics,
+    `max_points` how many points may be asked for in all. `tell` hears how far it is.
+    """
+
+    window_s: float = 86400.0
+    at: float | None = None
+    match: str = ""
+    prefix: str = ""
+    max_points: int = 5_000_000
+    tell: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """How long and how often a live source looks (s). History sources use `interval_s` alone,
-    for pages that carry no time. `sleep` may return True to end the window early."""
+    for pages that carry no time. `sleep` may return True to end the window early. `history` is
+    for a Prometheus."""
 
     duration_s: float = 60.0
     interval_s: float = 5.0
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], object] = time.sleep
+    history: History = History()
 
     def __post_init__(self) -> None:
         if not self.interval_s >= SHORTEST_INTERVAL_S:
@@ -72,6 +92,8 @@ SCHEMES = {
     "http": "vllmdoctor.sources.scrape:open_target",
     "https": "vllmdoctor.sources.scrape:open_target",
     "example": "vllmdoctor.sources.example:open_target",
+    "prom+http": "vllmdoctor.sources.prom.source:open_target",
+    "prom+https": "vllmdoctor.sources.prom.source:open_target",
 }
 """Scheme -> the function that makes a Source of a target; loaded only when used."""
 
@@ -100,6 +122,7 @@ def open_source(target: str) -> Source:
 
 def open_sources(targets: Sequence[str]) -> list[Source]:
     """The Sources for targets given together; single pages of one server become one history."""
+    targets = list(dict.fromkeys(targets))
     if len(targets) < 2:
         return [open_source(target) for target in targets]
     from vllmdoctor.sources.file import open_together  # here: the files' own module knows files

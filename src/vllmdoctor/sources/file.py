@@ -11,6 +11,7 @@ from vllmdoctor.model import Gap, Observation
 from vllmdoctor.recording_lines import Decoder
 from vllmdoctor.sources import Source, Window, open_source
 from vllmdoctor.sources.input import Input, Kind, open_input
+from vllmdoctor.sources.log.reader import read_log
 from vllmdoctor.sources.moments import moment_of_name
 from vllmdoctor.sources.pages import PageReader, SavedPage, by_process, by_server, laid_out
 from vllmdoctor.sources.query import read_query
@@ -61,7 +62,7 @@ class FileSource:
         with open_input(self.path) as source:
             kind = source.kind()
             if kind is not Kind.PAGES:
-                yield from self.read_open(source, kind)
+                yield from self.read_open(source, kind, window)
                 return
             reader = PageReader(self.instance)
             pages = list(reader.pages(source.texts()))
@@ -70,15 +71,20 @@ class FileSource:
             yield from reader.gaps()
             yield from _troubles(source, self.instance)
 
-    def read_open(self, source: Input, kind: Kind) -> Iterator[Observation]:
+    def read_open(self, source: Input, kind: Kind, window: Window) -> Iterator[Observation]:
         """Yield all of an open file whose samples have times."""
         if kind is Kind.RECORDING:
             yield from self._recording(source)
             return
+        if kind is Kind.LOG:
+            now = window.clock() if self.path is None else _moment(self.path)
+            yield from read_log(source.pieces(), self.instance, now)
+            yield from _troubles(source, self.instance)
+            return
         if kind is Kind.TIMESTAMPED:
             yield from read_timestamped(source.texts(), self.instance, self.instance)
         else:
-            yield from read_query("".join(source.texts()), self.instance, self.instance)
+            yield from read_query(source.text(), self.instance, self.instance)
         yield from _troubles(source, self.instance)
 
     def _recording(self, source: Input) -> Iterator[Observation]:
@@ -133,7 +139,7 @@ class FilesSource:
                 with open_input(path) as source:
                     kind = source.kind()
                     if kind is not Kind.PAGES:
-                        yield from FileSource(path, name, siblings).read_open(source, kind)
+                        yield from FileSource(path, name, siblings).read_open(source, kind, window)
                         continue
                     reader = PageReader(name)
                     pages = list(reader.pages(source.texts()))

@@ -1,10 +1,13 @@
 """The door to HTTP: GET with limits on time, size and redirects. The only module that knows httpx."""
 
 import os
+import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 
@@ -21,6 +24,7 @@ TOKEN = "VLLMDOCTOR_TOKEN"  # noqa: S105  the variable's name, not a token
 # that no scrape meets that moment.
 _IDLE_S = 2.0
 _MOST_REDIRECTS = 5
+_LONGEST_URL = 6000  # proxies refuse longer ones; what is longer goes into the body of a POST
 _ACCEPT = "text/plain;version=0.0.4;q=1, text/plain;q=0.9, */*;q=0.1"
 
 
@@ -33,24 +37,57 @@ class Answer:
     text: str
 
 
-class Http:
-    """A client whose connection serves several scrapes, where they follow each other closely."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of any status, as it comes in; `pieces` may raise a SourceError."""
 
-    def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
-        token = os.environ.get(TOKEN, "")
+    status: int
+    kind: str
+    pieces: Iterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a server wants to see: headers, a user with a password, a client certificate. Never shown."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    user: tuple[str, str] | None = field(default=None, repr=False)
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+class Http:
+    """A client whose connection serves several scrapes, where they follow each other closely.
+
+    `login` is for servers that are no vLLM; without one, only a token from the environment is sent.
+    """
+
+    def __init__(
+        self,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        login: Login | None = None,
+        read_s: float = READ_S,
+    ) -> None:
+        token = os.environ.get(TOKEN, "") if login is None else ""
+        self._read_s = read_s
         headers = {"Accept": _ACCEPT, "User-Agent": "vllmdoctor"}
         self._has_token = bool(token)
         try:
             if token:
                 headers["Authorization"] = f"Bearer {token}"
             self._client = httpx.Client(
-                headers=headers,
-                timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+                headers=headers | dict(login.headers if login else {}),
+                auth=login.user if login else None,
+                timeout=httpx.Timeout(read_s, connect=min(CONNECT_S, read_s)),
                 limits=httpx.Limits(keepalive_expiry=_IDLE_S),
                 transport=transport,
+                verify=_trust(login) if login else True,
             )
         except (UnicodeError, ValueError):
-            raise UsageError(f"{TOKEN} holds what a header cannot carry") from None
+            what = TOKEN if login is None else "a token, a tenant or a header that was set"
+            raise UsageError(f"{what} holds what a header cannot carry") from None
 
     def __enter__(self) -> "Http":
         return self
@@ -66,15 +103,47 @@ class Http:
         Unreachable, Unauthorized or NotVllm, each with what to do next.
         """
         shown = without_login(url)
-        try:
+        with self._told(shown):
             for _ in range(_MOST_REDIRECTS + 1):
                 with self._client.stream("GET", url) as response:
                     if not response.has_redirect_location:
                         return self._answer(response, shown)
                     url = _redirected(response, shown)
+        raise NotVllm(f"{shown} redirects more than {_MOST_REDIRECTS} times")
+
+    @contextmanager
+    def ask(self, url: str, query: Sequence[tuple[str, str]], whole_s: float = WHOLE_S) -> Iterator[Reply]:
+        """Ask `url` with a query, whatever the status; a query too long for a URL is posted.
+
+        The whole answer must be there after `whole_s` seconds. SourceError as for `get`.
+        """
+        shown, encoded = without_login(url), urlencode(query)
+        long = len(url) + len(encoded) > _LONGEST_URL
+        headers = {"Accept": "application/json"}
+        if long:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        method, content = ("POST", encoded.encode()) if long else ("GET", None)
+        url = url if long else f"{url}?{encoded}"
+        with self._told(shown):
+            for _ in range(_MOST_REDIRECTS + 1):
+                with self._client.stream(method, url, content=content, headers=headers) as response:
+                    if not response.has_redirect_location:
+                        pieces = _in_time(response, shown, whole_s)
+                        yield Reply(response.status_code, response.headers.get("content-type", ""), pieces)
+                        return
+                    secure, url = url.startswith("https:"), _redirected(response, shown)
+                    if secure and not url.startswith("https:"):
+                        raise NotVllm(f"{shown} redirects from https to http", hint="no secret is sent there")
+        raise NotVllm(f"{shown} redirects more than {_MOST_REDIRECTS} times")
+
+    @contextmanager
+    def _told(self, shown: str) -> Iterator[None]:
+        """What fails in the connection, in words."""
+        try:
+            yield
         except httpx.TimeoutException as error:
             step = "connect" if isinstance(error, httpx.ConnectTimeout) else "answer"
-            limit = CONNECT_S if step == "connect" else READ_S
+            limit = min(CONNECT_S, self._read_s) if step == "connect" else self._read_s
             hint = "is it the right host, and does a firewall let you through?"
             if step == "answer":
                 hint = "the server is too busy to answer, or something else listens there"
@@ -88,7 +157,6 @@ class Http:
         except httpx.TransportError as error:
             hint = "does it speak HTTP there (or HTTPS)?"
             raise Unreachable(f"{shown} broke off: {_short(str(error))}", hint=hint) from None
-        raise NotVllm(f"{shown} redirects more than {_MOST_REDIRECTS} times")
 
     def _answer(self, response: httpx.Response, shown: str) -> Answer:
         status = response.status_code
@@ -123,6 +191,28 @@ def _body(response: httpx.Response, shown: str) -> str:
         if time.monotonic() - started > WHOLE_S:
             raise Unreachable(f"{shown} took more than {WHOLE_S:g} s to answer")
     return body.decode("utf-8", "replace")
+
+
+def _in_time(response: httpx.Response, shown: str, whole_s: float) -> Iterator[bytes]:
+    started = time.monotonic()
+    for piece in response.iter_bytes():
+        yield piece
+        if time.monotonic() - started > whole_s:
+            raise Unreachable(f"{shown} took more than {whole_s:g} s to answer")
+
+
+def _trust(login: Login) -> ssl.SSLContext | bool:
+    """The certificates to trust and to show; UsageError where a file is none."""
+    if not (login.ca_file or login.cert_file):
+        return True
+    try:
+        context = ssl.create_default_context(cafile=login.ca_file or None)
+        if login.cert_file:
+            context.load_cert_chain(login.cert_file, login.key_file or None, password="")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        names = ", ".join(n for n in (login.ca_file, login.cert_file, login.key_file) if n)
+        raise UsageError(f"cannot use the certificates in {names}: {_short(str(error))}") from None
+    return context
 
 
 def _redirected(response: httpx.Response, shown: str) -> str:

@@ -17,7 +17,9 @@ _CHUNK = 1 << 18
 _HEAD = 1 << 16
 _LONGEST_LINE = 1 << 20
 _LONGEST_OWN_LINE = 1 << 24
-_WHAT_IS_READ = "a recording, a saved /metrics page, OpenMetrics text or a Prometheus answer is read"
+_WHAT_IS_READ = (
+    "a recording, a saved /metrics page, OpenMetrics text, a Prometheus answer or vLLM's log is read"
+)
 _PACKED = {
     b"\xfd7zXZ": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -26,8 +28,8 @@ _PACKED = {
     b"7z\xbc\xaf": "7-zip",
 }
 _LOG = re.compile(
-    r"(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d[^\n]*\[[\w./]+\.py:\d+\]"
-    r"|Avg prompt throughput: |vLLM API server version"
+    r"(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d [^\n]{0,40}\.(?:py|rs):\d+\]"
+    r"|Avg prompt (?:throughput|tput): |vLLM API server version|OutOfMemoryError: \w+ out of memory"
 )
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
@@ -38,6 +40,7 @@ class Kind(Enum):
     RECORDING = "our own recording"
     QUERY = "a saved Prometheus answer"
     TIMESTAMPED = "samples with timestamps"
+    LOG = "the log of a vLLM server"
     PAGES = "pages as a server answers them"
 
 
@@ -79,6 +82,8 @@ class Input:
             raise NotEnoughData(f"{self.name} is empty{why}", hint="was it still being written, or cut off?")
         if start.startswith(b"{") and FAMILY.encode() in start.partition(b"\n")[0]:
             return Kind.RECORDING
+        if _LOG.search(head.decode("utf-8", "replace")):
+            return Kind.LOG  # whatever else is in it: a log is cut, copied and piped in many ways
         for magic, packer in _PACKED.items():
             if head.startswith(magic):
                 raise UsageError(
@@ -97,11 +102,28 @@ class Input:
                 piece.splitlines(keepends=True) if b"\r" not in piece else re.findall(rb"[^\n]*\n?", piece)
             )
 
+    def pieces(self) -> Iterator[bytes]:
+        """Pieces of whole lines as they are; of a line that is too long only the start is kept."""
+        yield from self._pieces(_LONGEST_LINE)
+
     def texts(self) -> Iterator[str]:
-        """Pieces of whole lines as text, each ending in a line feed."""
+        """Pieces of whole lines as text, each ending in a line feed.
+
+        A last line without one may be cut off in the middle of a number, so it is left out (a
+        trouble), unless it is all there is.
+        """
+        any_line = False
         for piece in self._pieces(_LONGEST_LINE):
             text = piece.decode("utf-8", "replace")
-            yield text if text.endswith("\n") else text + "\n"
+            if text.endswith("\n") or not any_line:
+                yield text if text.endswith("\n") else text + "\n"
+            elif not text.startswith("#"):
+                self.troubles.append("the last line has no line feed and may be cut off; it was left out")
+            any_line = True
+
+    def text(self) -> str:
+        """All of it as one text."""
+        return b"".join(self._pieces(_LONGEST_OWN_LINE)).decode("utf-8", "replace")
 
     def _pieces(self, longest: int) -> Iterator[bytes]:
         """Pieces of whole lines; of a line longer than `longest` bytes only the start is kept."""
@@ -118,8 +140,6 @@ class Input:
             yield rest
 
     def _kind_of_text(self, text: str) -> Kind:
-        if _LOG.search(text):
-            raise NotVllm(f"{self.name}: this is a vLLM server log; logs are not read yet")
         whole, _, tail = text.rpartition("\n")
         samples = [s for line in whole.split("\n") if (s := parse_line(line))]
         if not samples and (sample := parse_line(tail)):
@@ -131,7 +151,7 @@ class Input:
             if '"resultType"' in text or '"metric"' in text:
                 return Kind.QUERY
             raise NotVllm(f"{self.name} is JSON without samples", hint=_WHAT_IS_READ)
-        raise NotVllm(f"{self.name} holds no metrics", hint=_WHAT_IS_READ)
+        return Kind.LOG  # its first lines tell nothing yet
 
 
 def open_input(path: Path | None) -> Input:

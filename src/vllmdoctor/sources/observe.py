@@ -19,7 +19,7 @@ from vllmdoctor.errors import (
     Unreachable,
     VllmDoctorError,
 )
-from vllmdoctor.model import Gap, Observation, Samples, Snapshot
+from vllmdoctor.model import Event, Gap, Observation, Samples, Snapshot
 from vllmdoctor.recording import Gatherer, Recording
 from vllmdoctor.sources import Source, Window, open_sources
 from vllmdoctor.sources.strangers import is_vllm, not_vllm
@@ -27,6 +27,7 @@ from vllmdoctor.sources.strangers import is_vllm, not_vllm
 _MOST_SPECIFIC_FIRST = (Unauthorized, NotVllm, Unreachable, BlindError, VllmDoctorError)
 _PATIENCE_S = 2.0  # for scrapes still running when the user has had enough
 _QUEUED = 256
+_TARGETS = "targets"  # the origin of a Gap that tells that a whole target was not read
 _Inbox: TypeAlias = "queue.Queue[tuple[Source, Observation | BaseException | None]]"
 
 
@@ -56,11 +57,11 @@ def gather(
     try:
         for observation in stream:
             gatherer.add(observation)
-            if on_progress is None or not isinstance(observation, Snapshot | Gap):
+            failure = failure_of(observation)
+            if on_progress is None or not (failure or isinstance(observation, Snapshot)):
                 continue
-            scrapes += isinstance(observation, Snapshot)
-            if isinstance(observation, Gap):
-                failures, last = failures + 1, f"{observation.what}: {observation.why}"
+            scrapes, failures = scrapes + (not failure), failures + bool(failure)
+            last = failure or last
             elapsed = time.monotonic() - start
             on_progress(Progress(scrapes, failures, elapsed, window.duration_s, last, gatherer.recording))
     except KeyboardInterrupt:
@@ -69,6 +70,16 @@ def gather(
     finally:
         stream.close()
     return gatherer.recording()
+
+
+def failure_of(observation: Observation) -> str:
+    """What failed, in words, where the observation tells that a target could not be read."""
+    match observation:
+        case Event(_, "scrape-failed", text):
+            return text
+        case Gap(origin, what) if origin == _TARGETS:
+            return what
+    return ""
 
 
 def observe(sources: Sequence[Source], window: Window) -> Generator[Observation]:
@@ -113,7 +124,7 @@ class _Watch:
         """Take note of a failure; raise it where no other source can help."""
         self._errors[id(source)] = error
         self.ended(source)
-        return Gap("targets", error.message, "not read", error.hint)
+        return Gap(_TARGETS, error.message, "not read", error.hint)
 
     def ended(self, source: Source) -> None:
         """A source has shown what it is, or has nothing more to say."""
@@ -190,14 +201,14 @@ def _work(source: Source, window: Window, inbox: _Inbox, stop: threading.Event, 
     again = True
     while again:
         again = False
-        rest = replace(window, duration_s=max(0.0, end - time.monotonic()))
         try:
-            for observation in source.read(rest):
+            for observation in source.read(window):
                 put(observation)
         except Unreachable as error:
             put(error)
             again = persist and time.monotonic() + window.interval_s <= end
             again = again and not stop.wait(window.interval_s)
+            window = replace(window, duration_s=max(0.0, end - time.monotonic()))
         except BaseException as error:  # noqa: BLE001  raised where the stream is read, also when it is a bug
             put(error)
     put(None)

@@ -8,7 +8,7 @@ from typing import Any
 from vllmdoctor.exposition import canonical_series, to_seconds
 from vllmdoctor.model import Gap, Samples
 
-_SPACE = " \t\r\n,"
+_KEY = '"metric"'
 
 
 def read_query(text: str, instance: str, origin: str) -> Iterator[Samples | Gap]:
@@ -18,11 +18,10 @@ def read_query(text: str, instance: str, origin: str) -> Iterator[Samples | Gap]
     all at once. What is no named series is counted in a Gap.
     """
     decoder = json.JSONDecoder()
-    unnamed = damaged = 0
-    at = text.find('{"metric"') if '{"metric"' in text else _next_metric(text, 0)
-    while at >= 0:
+    unnamed = damaged = at = 0
+    while (key := text.find(_KEY, at)) >= 0:
         try:
-            entry, at = decoder.raw_decode(text, at)
+            entry, at = decoder.raw_decode(text, text.rfind("{", 0, key))
             series, times, values = _series(entry)
             if series:
                 yield Samples(instance, series, times, values)
@@ -30,8 +29,7 @@ def read_query(text: str, instance: str, origin: str) -> Iterator[Samples | Gap]
                 unnamed += 1
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
             damaged += 1
-            at += 1
-        at = _next_metric(text, at)
+            at = max(at, key + len(_KEY))
     if unnamed:
         why = "the query's result has no metric name"
         yield Gap(
@@ -39,12 +37,6 @@ def read_query(text: str, instance: str, origin: str) -> Iterator[Samples | Gap]
         )
     if damaged:
         yield Gap(origin, f"{damaged} series", "damaged, or cut off in the middle")
-
-
-def _next_metric(text: str, at: int) -> int:
-    """Where the object starts that holds the next "metric" key, or -1."""
-    key = text.find('"metric"', at)
-    return text.rfind("{", 0, key) if key >= 0 else -1
 
 
 def _series(entry: Any) -> tuple[str, "array[float]", "array[float]"]:

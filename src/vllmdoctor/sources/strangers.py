@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from vllmdoctor.errors import NotVllm
 
-_VLLM = ("vllm:", "vllm_", "ray_vllm")
+_VLLM = ("vllm:", "vllm_", "ray_vllm", "log:")
 _KNOWN = (
     ("node_", "node_exporter"),
     ("DCGM_", "the DCGM exporter"),

@@ -34,7 +34,7 @@ def _busy(draw: Draw) -> Setup:
     kind = RequestClass("batch", Uniform(length - 60, length + 60), Uniform(180, 220))
     clients = draw.whole(30, 38)
     tokens = clients * (live_tokens(kind) + 8)
-    server = draw.server(era, blocks=round(tokens / draw.between(0.975, 0.983) / 16), step=draw.step(1.6))
+    server = draw.server(era, blocks=round(tokens / draw.between(0.980, 0.988) / 16), step=draw.step(1.6))
     return draw.setup(era, server, (ClosedLoop(kind, clients, 0.05),))
 
 

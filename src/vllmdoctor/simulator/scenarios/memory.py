@@ -93,7 +93,7 @@ def _with_slowdown(draw: Draw) -> Setup:
     hours = draw.between(8.5, 9.5)
     leak = HostMemoryLeak(
         onset_s,
-        bytes_per_s=(0.96 * limit - 6.2 * GIB) / hours / HOUR,
+        bytes_per_s=(0.96 * limit - 5.5 * GIB) / hours / HOUR,
         slowdown=draw.between(1.4, 2.0),
         end_s=onset_s + hours * HOUR,
     )

@@ -1,0 +1,95 @@
+"""Which names a Prometheus is asked for: those that a rule or a vital sign reads, in every spelling.
+
+Gauges and counters move between two looks and are asked finely; histograms are only ever read a
+bin at a time and are asked coarsely. Where nothing but a mean or a count is read, only the bucket
+that holds everything is asked.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from vllmdoctor.signals import SIGNALS, canonical_name, family_name, resolve
+
+ENGINE_FINE = (
+    *("requests_running", "requests_waiting", "requests_swapped", "kv_cache_usage", "preemptions"),
+    *("prompt_tokens", "generation_tokens", "prefix_cache_queries", "prefix_cache_hits"),
+    *("prefix_cache_hit_rate", "requests_finished", "iteration_tokens", "spec_draft_tokens"),
+    *("spec_accepted_tokens", "spec_acceptance_rate"),
+)
+ENGINE_BUCKETS = ("ttft", "itl", "queue_time", "prefill_time", "prompt_length", "output_length")
+ENGINE_MEANS = ("tpot", "e2e_latency", "decode_time", "preemptions_per_request")
+INSTANCE_FINE = ("process_memory", "process_start_time", "process_cpu", "http_requests", "scrape_up")
+POD_FINE = (
+    *("container_memory", "container_memory_limit", "container_restarts", "container_oom_killed"),
+    *("container_cpu_periods", "container_cpu_throttled_periods"),
+)
+GPU_FINE = (
+    *("gpu_memory_used", "gpu_memory_free", "gpu_memory_total", "gpu_utilization", "gpu_sm_clock"),
+    *("gpu_sm_clock_max", "gpu_temperature", "gpu_power", "gpu_throttle_reasons"),
+)
+WORKLOAD_FINE = ("replicas_available", "replicas_desired")
+INFO = "cache_config"
+ALWAYS_MAX = frozenset({"max", "mean", "last"})  # a group holds one series; were it two, the larger counts
+
+EXTRA_LABELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"http_requests": ("handler", "status")}
+    | {s.name: tuple(k for n in s.names for k, _ in n.labels) for s in SIGNALS.values() if s.names[0].labels}
+)
+"""Labels that tell the series of a signal apart, beside those that tell servers apart."""
+
+_VLLM = "vllm:"
+_SPELLINGS = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
+_SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def _texts(signals: Iterable[str]) -> list[str]:
+    return [name.text for signal in signals for name in SIGNALS[signal].names]
+
+
+def any_name(prefix: str) -> str:
+    """A regular expression for all names of vLLM's that the table knows, in all spellings."""
+    bodies = {n.text.removeprefix(_VLLM) for s in SIGNALS.values() for n in s.names if n.text.startswith(_VLLM)}
+    stems = sorted({b.removesuffix("_total") for b in bodies})
+    spelt = "|".join(re.escape(s) for s in (*_SPELLINGS, ""))
+    return f"{re.escape(prefix)}(?:{spelt})(?:{'|'.join(stems)})(?:_total)?(?:_bucket|_sum|_count)?"
+
+
+def plain_names(signals: Iterable[str], prefix: str = "") -> str:
+    """A regular expression for the names of signals that are not vLLM's own."""
+    texts = sorted(set(_texts(signals)))
+    return f"(?:{re.escape(prefix)})?(?:{'|'.join(texts)})" if prefix else "|".join(texts)
+
+
+class Spelling:
+    """Names as this Prometheus spells them, and as vLLM does."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def canonical(self, raw: str) -> str:
+        """The name as vLLM spells it."""
+        found = canonical_name(raw.removeprefix(self._prefix) if self._prefix else raw)
+        return found
+
+    def family(self, raw: str) -> str:
+        """The family of a name, as vLLM spells it."""
+        return family_name(raw.removeprefix(self._prefix) if self._prefix else raw)
+
+    def chosen(self, present: Collection[str], signals: Iterable[str]) -> list[str]:
+        """The raw names among `present` from which these signals are read, newest names first."""
+        found = resolve([self.canonical(raw) for raw in present])
+        wanted = {found[s].text for s in signals if s in found}
+        return sorted(raw for raw in present if self.family(raw) in wanted)
+
+    def signal_of(self, raw: str) -> str:
+        """The signal that reads a raw name, or ""."""
+        return _SIGNAL_OF.get(self.family(raw), "")
+
+
+_SIGNAL_OF = {n.text: s.name for s in SIGNALS.values() for n in s.names}
+
+
+def part_of(raw: str) -> str:
+    """Which part of a histogram a raw name is: `_bucket`, `_sum`, `_count` or ""."""
+    return next((s for s in _SUFFIXES if raw.endswith(s)), "")
