@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
@@ -126,6 +126,7 @@ def test_nan_and_infinity_are_kept_as_they_are() -> None:
     assert values == {"b": math.inf, "c": -math.inf, "d": -3.0}
 
 
+@settings(deadline=None)
 @given(name=NAMES, labels=LABELS)
 def test_splitting_a_series_undoes_joining_it(name: str, labels: dict[str, str]) -> None:
     assert split_series(canonical_series(name, labels)) == (name, labels)
@@ -136,12 +137,14 @@ def test_what_is_no_series_is_told() -> None:
         split_series('a{b="c"')
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_text_makes_reading_a_page_fail(text: str) -> None:
     page = parse_page(text)
     assert page.unread <= text.count("\n") + 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet='ab{}="\\,# 0.9eE+-\tNaInf\n'), max_size=8))
 def test_no_text_makes_reading_timestamps_fail(lines: list[str]) -> None:
     text = "".join(line + "\n" for line in lines)
@@ -149,6 +152,7 @@ def test_no_text_makes_reading_timestamps_fail(lines: list[str]) -> None:
         assert isinstance(samples, Gap) or len(samples.times) == len(samples.values) > 0
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.builds(canonical_series, NAMES, LABELS), st.floats(), min_size=1, max_size=8))
 def test_what_is_written_as_a_line_is_read_back(values: dict[str, float]) -> None:
     spelled = {s: repr(v).replace("inf", "Inf").replace("nan", "NaN") for s, v in values.items()}

@@ -122,6 +122,28 @@ def test_a_container_joins_the_engine_of_its_pod_only() -> None:
     assert held == {"a": False, "b": True}
 
 
+def test_a_gpu_exporters_own_pod_is_not_the_one_it_reports_on() -> None:
+    observed = history(
+        {'vllm:num_requests_running{engine="0",model_name="m",pod="a"}': [1] * 30}, instance="a"
+    ) + history(
+        {'vllm:num_requests_running{engine="0",model_name="m",pod="b"}': [1] * 30}, instance="b"
+    )
+    observed += history({'DCGM_FI_DEV_SM_CLOCK{exported_pod="b",gpu="0",pod="dcgm"}': [1980] * 30}, instance="g")
+
+    assert {f.instance: f.has("gpu_sm_clock") for f in frames(gather(observed))} == {"a": False, "b": True}
+
+
+def test_the_sum_of_a_pod_is_not_added_to_its_containers() -> None:
+    observed = history({
+        'vllm:num_requests_running{engine="0",model_name="m",pod="a"}': [1] * 30,
+        'container_memory_working_set_bytes{container="vllm",pod="a"}': [7e9] * 30,
+        'container_memory_working_set_bytes{container="",pod="a"}': [8e9] * 30,
+    })  # fmt: skip
+    (f,) = frames(gather(observed))
+
+    assert float(np.nanmean(f.gauge("container_memory"))) == 7e9
+
+
 @pytest.mark.parametrize(
     ("span", "interval", "step"),
     [(240, 1, 2), (86400, 15, 300), (86400, 60, 300), (43200, 60, 300), (10, 5, 10)],

@@ -107,7 +107,7 @@ def test_its_finding_is_rendered_and_treated_like_any_other(rules_folder: Path) 
     report = diagnose(trace(0.3), rules=(*all_rules(), *load(rules_folder)))
 
     assert "corrupted-requests" in render(report, "text", width=100, color=False, verbose=False)
-    assert [step.slug for step in report.plan][0] == "collect-evidence-then-restart"
+    assert report.plan[0].slug == "collect-evidence-then-restart"
 
 
 def test_it_is_clear_on_a_healthy_trace_and_cannot_tell_without_its_signal(rules_folder: Path) -> None:

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.model import Event, Fact, Gap, Observation, Samples, Snapshot
@@ -169,6 +169,7 @@ OBSERVATIONS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(OBSERVATIONS)
 def test_whatever_is_gathered_times_ascend_and_columns_are_whole(observations: list[Observation]) -> None:
     recording = gather(observations)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests.sample_report import BLIND, FLEET, FRAGMENTATION, HEALTHY, KV_BOUND, SAMPLES
@@ -306,7 +306,13 @@ reports = st.builds(
     gaps=small(st.builds(Gap, words, words, words, words)),
     coverage=st.tuples(st.integers(0, 99), st.integers(0, 99)),
 )
-unhurried = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+# without shrinking: a report is large, and a failure should not take minutes to tell
+unhurried = settings(
+    deadline=None,
+    max_examples=60,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @unhurried

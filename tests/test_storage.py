@@ -76,12 +76,13 @@ OBSERVATIONS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(OBSERVATIONS)
 def test_what_is_written_is_what_is_read(observations: list[Observation]) -> None:
     assert_same(gather(Decoder("r").decode(encoded(observations))), gather(observations))
 
 
-@settings(max_examples=30)
+@settings(deadline=None, max_examples=30)
 @given(observations=OBSERVATIONS, ending=st.sampled_from([".rec", ".rec.gz"]))
 def test_a_recording_that_is_saved_and_loaded_is_the_same(
     observations: list[Observation], ending: str, tmp_path_factory: pytest.TempPathFactory
@@ -92,6 +93,7 @@ def test_a_recording_that_is_saved_and_loaded_is_the_same(
     assert_same(load(path), recording)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"") + b"\n"), max_size=6))
 def test_no_damaged_line_makes_reading_fail(lines: list[bytes]) -> None:
     whole = encoded(scrapes(3))
@@ -114,6 +116,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(JSON, max_size=6))
 def test_no_json_of_another_shape_makes_reading_fail(contents: list[object]) -> None:
     lines = [json.dumps(content).encode() + b"\n" for content in contents]
@@ -404,15 +407,24 @@ def test_a_name_has_one_alias_throughout_a_recording() -> None:
 
 
 def test_the_path_of_a_proxy_is_a_name_too() -> None:
-    redactor = Redactor(["https://gw.corp.example:443/team-x/llama/metrics"])
-    gap = Gap(
-        "gw.corp.example:443/team-x/llama",
-        "https://gw.corp.example:443/team-x/llama/metrics answered 503",
-        "",
-    )
-    assert redactor.redact(gap) == Gap(
-        "host-1:443path-1", "https://host-1:443path-1/metrics answered 503", ""
-    )
+    server = "gw.corp.example:443/team-x/llama"
+    redactor = Redactor([f"https://{server}/metrics"])
+    gap = redactor.redact(Gap(server, f"https://{server}/metrics answered 503", "try later"))
+    assert gap == Gap("host-1:443/path-1", "https://host-1:443/path-1/metrics answered 503", "try later")
+    snapshot = redactor.redact(Snapshot(1, server, {"up": 1}))
+    assert snapshot == Snapshot(1, "host-1:443/path-1", {"up": 1})
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("https://llm.corp.example:8000", "https://host-1:8000"),
+        ("llm.corp.example:8000", "host-1:8000"),
+        ("/home/alice/night.rec", "file-1"),
+    ],
+)
+def test_a_target_is_kept_without_its_names(target: str, shown: str) -> None:
+    assert Redactor().target(target) == shown
 
 
 def test_redacted_and_plain_recordings_are_not_mixed(tmp_path: Path) -> None:

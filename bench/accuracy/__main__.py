@@ -23,11 +23,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "accuracy.md"
 NOTES = Path(__file__).parent / "notes.toml"
 BEGIN, END = "<!-- accuracy:begin -->", "<!-- accuracy:end -->"
-SPLIT = """Limits were set while looking at the real recordings, the public cases and the simulated histories of seeds
-{tuning}. Seeds {held_out} were never looked at for that, and are scraped as no tuning history is (every 20 or 45 s,
-unevenly, one scrape in a hundred lost); versions, speeds, lengths, moments and exporters are drawn anew for each seed.
-"Plain thresholds" are a runbook's three (KV use above 0.95, any preemption, rate below 0.7 of 8 h earlier),
-in `bench/accuracy/baseline.py`.
+SPLIT = """Limits were set while looking at the real recordings, the public cases and the simulated
+histories of seeds {tuning}. Seeds {held_out} were not used for that, and they are scraped as no
+tuning history is (every 20 or 45 s, unevenly, one scrape in a hundred lost). Versions, speeds,
+lengths, moments and exporters are drawn anew for each seed. "Plain thresholds" are a runbook's three:
+KV use above 0.95, any preemption, rate below 0.7 of that 8 h earlier (`bench/accuracy/baseline.py`).
 """
 
 
@@ -76,7 +76,9 @@ def _told(mode: str, made: str) -> int:
         PAGE.write_text(wanted, encoding="utf-8")
         return 0
     if wanted != stands:
-        sys.stderr.write(f"stale: {PAGE.name}\n  hint: python -m bench.accuracy write --cache FOLDER --jobs 2\n")
+        sys.stderr.write(
+            f"stale: {PAGE.name}\n  hint: python -m bench.accuracy write --cache FOLDER --jobs 2\n"
+        )
         return 1
     return 0
 

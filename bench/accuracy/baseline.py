@@ -11,7 +11,8 @@
 import numpy as np
 
 from vllmdoctor.frame import Frame, frames
-from vllmdoctor.recording import Recording
+from vllmdoctor.recording import FloatArray, Recording
+from vllmdoctor.vitals import Mask
 
 FULL, DECLINED = 0.95, 0.7
 HOUR_S = 3600.0
@@ -41,6 +42,6 @@ def _of(frame: Frame) -> str:
     return DECLINING if earlier > 0 and _mean(rate, last) < DECLINED * earlier else "healthy"
 
 
-def _mean(values: np.ndarray, mask: np.ndarray) -> float:  # type: ignore[type-arg]
+def _mean(values: FloatArray, mask: Mask) -> float:
     picked = values[mask & np.isfinite(values)]
     return float(picked.mean()) if picked.size else 0.0

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-
 from bench.accuracy.truth import Truth
+
 from vllmdoctor.diagnosis import diagnose
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.frame import Frame, frames

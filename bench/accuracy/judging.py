@@ -56,7 +56,7 @@ class Row:
 
     @property
     def kind_right(self) -> bool | None:
-        """Whether the kind is right too; None where the label has none that matters, or the cause is wrong."""
+        """Whether the kind is right too; None where it does not matter or the cause is wrong."""
         if self.truth.kind not in KINDS or self.primary != "overload":
             return None
         return self.kind == self.truth.kind

@@ -1,7 +1,7 @@
 """Figures -> the generated part of docs/accuracy.md."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bench.accuracy.judging import Row
 from bench.accuracy.score import (
@@ -110,34 +110,26 @@ def _classes(rows: Sequence[Row]) -> str:
 
 def _soon(by: Mapping[str, Sequence[Row]]) -> str:
     measured = {TITLES[g]: delays(rows) for g, rows in by.items()}
-
-    def line(name: str, value: "dict[str, str]") -> tuple[str, ...]:
-        return (name, *value.values())
-
-    def each(show: "object") -> dict[str, str]:
-        return {g: show(d) for g, d in measured.items()}  # type: ignore[operator]
-
-    def told(d: Delays) -> str:
-        return of(d.found, d.faults)
-
-    lines = [
-        line("faults with an onset whose cause is found inside the history", each(told)),
-        line("of them, the runbook's alert fires", each(lambda d: str(d.alerted))),
-        line(f"cause found at most {PATIENCE_MIN:.0f} min after that alert", each(lambda d: of(d.in_time, d.alerted))),
-        line("cause found before or with that alert", each(lambda d: of(d.before, d.alerted))),
-        line("found after the alert (median; negative: before)", each(lambda d: number(d.after_alert))),
-        line("found after the alert (worst)", each(lambda d: number(d.worst_after_alert))),
-        line("found after the work began to suffer (median)", each(lambda d: number(d.after_effect))),
-        line("onset, median error against the cause's onset", each(lambda d: number(d.onset_error))),
-        line("onset, median error; none between cause and effect", each(lambda d: number(d.effect_error))),
-    ]
-    shown = table(("", *measured), lines)
-    slow = [r for rows in by.values() for r in late(rows)]
-    if slow:
-        shown += "\n\nLate: " + "; ".join(
-            f"`{r.history.key}` ({number(r.found - r.alerted) if not math.isnan(r.found) else 'not found'})" for r in slow
-        )
-    return shown
+    asked: tuple[tuple[str, Callable[[Delays], str]], ...] = (
+        ("faults with an onset whose cause is found inside the history", lambda d: of(d.found, d.faults)),
+        ("of them, those where the runbook's alert fires", lambda d: str(d.alerted)),
+        (
+            f"cause found at most {PATIENCE_MIN:.0f} min after that alert",
+            lambda d: of(d.in_time, d.alerted),
+        ),
+        ("cause found before or with that alert", lambda d: of(d.before, d.alerted)),
+        ("found after the alert, median (negative: before)", lambda d: number(d.after_alert)),
+        ("found after the alert, worst", lambda d: number(d.worst_after_alert)),
+        ("found after the work began to suffer, median", lambda d: number(d.after_effect)),
+        ("onset, median error against that of the cause", lambda d: number(d.onset_error)),
+        (
+            "onset, median error; none between that of the cause and that of its effect",
+            lambda d: number(d.effect_error),
+        ),
+    )
+    shown = table(("", *measured), ((name, *(show(d) for d in measured.values())) for name, show in asked))
+    slow = [f"`{r.history.key}` ({number(r.found - r.alerted)})" for some in by.values() for r in late(some)]
+    return shown + (f"\n\nToo late or never (-): {', '.join(slow)}." if slow else "")
 
 
 def _calibration(by: Mapping[str, Sequence[Row]]) -> str:
@@ -159,7 +151,11 @@ def _cases(rows: Sequence[Row]) -> str:
                 r.history.name,
                 f"{r.truth.label}{'' if r.truth.confirmed else ' (not confirmed)'}",
                 f"{r.primary}{f' ({r.kind})' if r.kind else ''}",
-                "right" if r.primary == r.truth.label else "as far as the numbers go" if r.right else "**wrong**",
+                "right"
+                if r.primary == r.truth.label
+                else "as far as the numbers go"
+                if r.right
+                else "**wrong**",
             )
             for r in rows
         ),

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-
 from bench.accuracy.judging import Row
 from bench.accuracy.truth import NOT_A_CAUSE
 
@@ -103,17 +103,13 @@ def delays(rows: Sequence[Row]) -> Delays:
 
 def late(rows: Iterable[Row]) -> list[Row]:
     """Faults found too late after the runbook's alert, or never though it fired."""
-    return [
-        r
-        for r in rows
-        if not math.isnan(r.alerted) and not r.found - r.alerted <= PATIENCE_MIN
-    ]
+    return [r for r in rows if not math.isnan(r.alerted) and not r.found - r.alerted <= PATIENCE_MIN]
 
 
 def calibration(rows: Sequence[Row], *, causes: bool) -> list[tuple[str, int, int]]:
     """(bin, answers, right answers); `causes`: those that name a cause, else clean and open verdicts."""
     out = []
-    for low, high in zip(BINS, BINS[1:], strict=False):
+    for low, high in pairwise(BINS):
         inside = [
             r
             for r in rows

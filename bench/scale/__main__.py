@@ -17,7 +17,7 @@ import numpy as np
 
 from vllmdoctor.diagnosis import diagnose
 from vllmdoctor.model import Snapshot
-from vllmdoctor.recording import Column, Recording, gather
+from vllmdoctor.recording import Column, FloatArray, Recording, gather
 from vllmdoctor.simulator import SCENARIOS, Scrape, simulate
 
 SCENARIO, SEED = "mixed-leak-beside-overload", 1
@@ -31,7 +31,7 @@ def one_engine() -> Recording:
     setup = SCENARIOS[SCENARIO].setup(SEED)
     setup = replace(setup, scrape=Scrape(EVERY_S), duration_s=DAY_S / 2)
     half = gather(Snapshot(p.time_s, p.instance, p.values) for p in simulate(setup, seed=SEED))
-    moved: dict[int, np.ndarray] = {}  # type: ignore[type-arg]
+    moved: dict[int, FloatArray] = {}
 
     def day(series: str, column: Column) -> Column:
         key = id(column.times)
@@ -51,7 +51,7 @@ def fleet(one: Recording, size: int) -> Recording:
     columns: dict[str, dict[str, Column]] = {}
     for number in range(size):
         for name, of in one.columns.items():
-            times: dict[int, np.ndarray] = {}  # type: ignore[type-arg]
+            times: dict[int, FloatArray] = {}
             columns[f"{name}-{number}"] = {
                 _renamed(series, name, number): Column(
                     times.setdefault(id(c.times), c.times.copy()), c.values.copy()

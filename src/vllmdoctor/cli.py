@@ -49,7 +49,7 @@ VllmVersion = Annotated[
 ]
 FAIL_ON = ("never", "info", "warning", "critical")
 Args = Annotated[
-    str, typer.Option("--args", help="the server's command or arguments, quoted as for a shell", metavar="TEXT")
+    str, typer.Option("--args", help="the server's command or arguments, as for a shell", metavar="TEXT")
 ]
 ArgsFile = Annotated[
     str,
@@ -149,7 +149,7 @@ def plan(
     ] = "",
     take: Annotated[
         list[str] | None,
-        typer.Option("--take", help="a step to write files for, by its slug; may be repeated", metavar="SLUG"),
+        typer.Option("--take", help="a step to write files for; may be repeated", metavar="SLUG"),
     ] = None,
     args: Args = "",
     args_file: ArgsFile = "",
@@ -162,7 +162,9 @@ def plan(
     replicas: Annotated[int, typer.Option("--replicas", help="that run now", metavar="N", min=0)] = 0,
     service: Annotated[str, typer.Option("--service", help="in front of the pods", metavar="NAME")] = "",
     gateway: Annotated[str, typer.Option("--gateway", help="of the Gateway API", metavar="NAME")] = "",
-    prometheus: Annotated[str, typer.Option("--prometheus", help="as the cluster sees it", metavar="URL")] = "",
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", help="as the cluster sees it", metavar="URL")
+    ] = "",
     duration: For = "60s",
     every: Every = "5s",
     baseline: Annotated[
@@ -236,7 +238,8 @@ def lint(
     if fmt == "json":
         sys.stdout.write(result.json)
     else:
-        sys.stdout.write(page(result.head, result.rows, width=_width(""), color=_color(), encoding=_encoding()))
+        text = page(result.head, result.rows, width=_width(""), color=_color(), encoding=_encoding())
+        sys.stdout.write(text)
     limit = FAIL_ON.index(fail_on)
     raise typer.Exit(EXIT_FOUND if limit and result.worst >= limit else EXIT_DONE)
 

@@ -384,13 +384,23 @@ def frames(recording: Recording) -> tuple[Frame, ...]:
         for name, labelled in shared[instance]:
             families.setdefault(name, []).append(labelled)
         pods = {x.labels["pod"] for xs in families.values() for x in xs if x.labels.get("pod")}
-        alone = len(shared) == 1 or not pods
+        pods.add(instance.rpartition(":")[0] or instance)
         for name, labelled in foreign:
-            pod = labelled.labels.get("pod") or labelled.labels.get("exported_pod")
-            if pod is None or pod in pods or (alone and len(shared) == 1):
+            # an exporter's own pod is not the one it reports on
+            pod = labelled.labels.get("exported_pod") or labelled.labels.get("pod")
+            if pod is None or pod in pods or len(shared) == 1:
                 families.setdefault(name, []).append(labelled)
+        _drop_sums(families)
         out.append(_frame(recording, instance, model, engine, _with_histograms(families)))
     return tuple(out)
+
+
+def _drop_sums(families: dict[str, list[Labelled]]) -> None:
+    """cAdvisor exposes the pod's sum (no container) and its sandbox beside the containers: count once."""
+    for name, columns in families.items():
+        if name.startswith("container_"):
+            single = [x for x in columns if x.labels.get("container", "") not in ("", "POD")]
+            families[name] = single or columns
 
 
 def _fold_modelless(engines: dict[tuple[str, str, str], dict[str, list[Labelled]]]) -> None:

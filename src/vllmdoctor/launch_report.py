@@ -65,7 +65,8 @@ def _differences(recording: Recording, launch: Launch) -> Iterable[str]:
         own = next((f for f in launch.facts if f.key == fact.key), None)
         if own is not None and not _equal(own.value, fact.value):
             yield (
-                f"arguments: --{fact.key.replace('_', '-')} is {own.value} in {own.origin}, and {fact.value} at the "
+                f"arguments: --{fact.key.replace('_', '-')} is {own.value} in {own.origin}, and "
+                f"{fact.value} at the "
                 f"server ({fact.origin}): are they of the same server?"
             )
     version = next((f for f in launch.facts if f.key == "vllm_version"), None)

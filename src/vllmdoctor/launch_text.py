@@ -73,7 +73,7 @@ def build(
 ) -> Launch:
     """A launch from words whose arguments begin at `start`."""
     given, stray = parse_words(words[start:])
-    model = ()
+    model: tuple[Given, ...] = ()
     if stray and not is_argument(words[start]):
         model = (Given("--model", stray[0], stray[0]),)
         stray = stray[1:]

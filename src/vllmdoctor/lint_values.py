@@ -79,7 +79,8 @@ def _memory_share(named: Named, known: Known, release: Release) -> Iterator[Rema
         room = f" ({(1 - share) * total / GIB:.1f} of {total / GIB:.0f} GiB)" if total > 0 else ""
         yield Remark(
             "memory-without-headroom", Severity.WARNING, name,
-            f"{share:g} leaves {1 - share:.0%} of the device{room} for CUDA graphs, images and other processes",
+            f"{share:g} leaves {1 - share:.0%} of the device{room} for CUDA graphs, images and other "
+            f"processes",
             f"keep 0.85-{SAFE_SHARE}, or test the peak",
         )  # fmt: skip
     elif share < 0.5:
@@ -90,7 +91,8 @@ def _pool(named: Named, known: Known, release: Release) -> Iterator[Remark]:
     override, fixed = "--num-gpu-blocks-override", "--kv-cache-memory-bytes"
     if override in named:
         yield Remark(
-            "risky-value", Severity.WARNING, override, "is meant for tests: it fixes the KV pool, whatever the device holds",
+            "risky-value", Severity.WARNING, override, "is meant for tests: it fixes the KV pool, "
+            "whatever the device holds",
             "leave it out: the pool is measured at start-up",
         )  # fmt: skip
     if fixed in named and "--gpu-memory-utilization" in named:
@@ -134,7 +136,8 @@ def _budget(named: Named, known: Known, release: Release) -> Iterator[Remark]:
     elif budget >= LARGE_BUDGET and name in named:
         yield Remark(
             "trade-off", Severity.INFO, name,
-            f"{budget:g} tokens a step: long prompts stall running streams, and start-up profiling leaves a smaller "
+            f"{budget:g} tokens a step: long prompts stall running streams, and start-up profiling leaves "
+            f"a smaller "
             "KV pool (one case: 2048 -> 8192 cost 9 % of it and 70 % of the p99 TTFT)",
             "compare the KV cache size in the start-up log",
         )  # fmt: skip
@@ -187,7 +190,8 @@ def _speed(named: Named, known: Known, release: Release) -> Iterator[Remark]:
 def _sight(named: Named, known: Known, release: Release) -> Iterator[Remark]:
     if "--disable-log-stats" in named and not _off(known, "disable_log_stats"):
         yield Remark(
-            "blinding", Severity.WARNING, "--disable-log-stats", "switches off vLLM's metrics and its statistics line",
+            "blinding", Severity.WARNING, "--disable-log-stats", "switches off vLLM's metrics and its "
+            "statistics line",
             "leave it out",
         )  # fmt: skip
     if "--api-key" in named:

@@ -25,14 +25,15 @@ WELL_KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "overload": (
-            "more-kv-blocks", "upgrade", "reserve-full-prompt", "disable-async-scheduling", "spread-over-ranks",
-            "cap-output-length", "drop-enforce-eager", "tensor-parallel", "quantized-weights", "limit-admission",
-            "lower-max-num-batched-tokens",
+            "more-kv-blocks", "upgrade", "reserve-full-prompt", "disable-async-scheduling",
+            "spread-over-ranks", "cap-output-length", "drop-enforce-eager", "tensor-parallel",
+            "quantized-weights", "limit-admission", "lower-max-num-batched-tokens",
         ),
         "head-of-line-blocking": ("lower-max-model-len", "spread-over-ranks", "cap-output-length"),
         "prefill-bound": ("upgrade", "reserve-full-prompt", "split-traffic-by-length"),
         "kv-fragmentation": (
-            "upgrade", "disable-kv-connector", "disable-async-scheduling", "lower-max-num-seqs", "rolling-restart",
+            "upgrade", "disable-kv-connector", "disable-async-scheduling", "lower-max-num-seqs",
+            "rolling-restart",
         ),
         "prefix-cache-collapse": ("mamba-cache-mode", "kv-offload", "lower-max-num-batched-tokens"),
         "memory-leak": ("shrink-mm-cache",),
@@ -65,12 +66,14 @@ GAIN: Mapping[str, int] = MappingProxyType(
         "priority-scheduling": 1,
         "cap-output-length": 1,
         "quantized-weights": 1,
-        "probe-progress": 1,
+        "probe-progress": 2,
         "limit-admission": 2,
         "raise-memory-limit": 3,
         "rolling-restart": 3,
     }
 )
+# What ends a cause for sure, whatever it gains elsewhere.
+SURE: Mapping[str, tuple[str, ...]] = MappingProxyType({"context-exceeds-pool": ("lower-max-model-len",)})
 _FALL_BACK = 2  # from here on a remedy comes after all others, whatever it costs
 
 _ORDER: Mapping[RemedyVerdict, int] = MappingProxyType({"helps": 0, "unknown": 1, "moot": 2, "harmful": 3})
@@ -88,7 +91,8 @@ class _Candidate:
 
     @property
     def rank(self) -> tuple[int, int, int, int, int, int, str]:
-        gain = GAIN.get(self.step.slug, 0)
+        sure = self.step.slug in SURE.get(self.step.treats[0], ())
+        gain = 0 if sure else GAIN.get(self.step.slug, 0)
         return (
             _ORDER[self.step.verdict],
             gain if gain >= _FALL_BACK else 0,
@@ -135,7 +139,12 @@ def page(slug: str) -> str:
     against = [other for pair in OPPOSITES if slug in pair for other in pair if other != slug]
     if against:
         lines.append("## Never together with\n\n" + "\n".join(f"- {other}" for other in against))
-    rank = {0: "removes the cause or adds capacity", 1: "eases a part", 2: "sheds load", 3: "buys time"}
+    rank = {
+        0: "removes the cause or adds capacity",
+        1: "eases a part",
+        2: "comes after what mends: it sheds load or watches",
+        3: "buys time",
+    }
     lines.append(f"## Rank\n\nIt {rank[GAIN.get(slug, 0)]}.")
     lines.append("Its values are computed for each server: `vllmdoctor plan TARGET`.")
     return "\n\n".join(lines) + "\n"

@@ -28,6 +28,7 @@ KINDS = {
 
 _SECRETS = frozenset({"api_key", "hf_token", "token", "password"})
 _KIND_OF = {label: kind for kind, labels in KINDS.items() for label in labels.split()}
+_PLACE = re.compile(r"[^/\s]+:\d+(?:/.*)?")  # HOST:PORT, also without its http://
 _ADDRESS = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _TOO_SHORT = 3  # shorter names, and these words, are not looked for inside other text
 _COMMON = frozenset(
@@ -84,7 +85,7 @@ class Redactor:
     def target(self, target: str) -> str:
         """A target of the command line without its names."""
         if "://" not in target:
-            return self._alias("file", target)
+            return self._host(target) if _PLACE.fullmatch(target) else self._alias("file", target)
         url = urlsplit(target)
         host = self._host(url.netloc.rpartition("@")[2])
         path = url.path.rstrip("/").removesuffix("/metrics")
@@ -148,13 +149,14 @@ class Redactor:
             host, port = whole, ""
         if not host:
             return self._alias("host", instance)
-        place = f"/{self._alias('path', '/' + path)}" if slash and path else ""
+        place = self._alias("path", f"/{path}") if slash and path else ""
         return f"{self._alias('host', host)}{':' + port if port else ''}{place}"
 
     def _alias(self, kind: str, name: str) -> str:
         if name not in self._aliases:
             self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._aliases[name] = f"{kind}-{self._counts[kind]}"
+            alias = f"{kind}-{self._counts[kind]}"
+            self._aliases[name] = f"/{alias}" if kind == "path" else alias
             self._finder = None
         return self._aliases[name]
 

@@ -18,6 +18,7 @@ Mask = NDArray[np.bool_]
 
 MIX_BINS = 9  # request lengths are averaged over about this many bins
 FEWEST_AT_CEILING = 5  # the highest of a few values is a ceiling of nothing
+GIVEN_UP = 1.25  # by so much prompts or HTTP requests must exceed what the gauges tell of arrivals
 BUSY_USAGE = 0.02  # below this KV use, capacity per use is mostly noise
 
 
@@ -83,8 +84,8 @@ class Vitals:
     def arrivals(self) -> FloatArray:
         """Requests arriving per second: finished + change of (running + waiting).
 
-        Aborted requests are seen leaving the gauges but finish nowhere, so a bin may come out
-        negative: it is clipped to 0.
+        Requests that their clients give up leave the gauges and finish nowhere. Where prompts computed
+        or HTTP requests tell of clearly more, they are believed.
         """
         inside = self.frame.gauge("requests_running", "last") + np.nan_to_num(
             self.frame.gauge("requests_waiting", "last")
@@ -93,7 +94,29 @@ class Vitals:
         change = np.full(inside.size, np.nan)
         if known.size > 1:
             change[known[1:]] = np.diff(inside[known]) / (np.diff(known) * self.frame.step)
-        return np.asarray(np.maximum(self.finished + np.nan_to_num(change), 0.0))
+        counted = np.asarray(np.maximum(self.finished + np.nan_to_num(change), 0.0))
+        told = np.fmax(self._averaged(self.started), self._averaged(self.asked))
+        more = np.nan_to_num(told) > GIVEN_UP * np.nan_to_num(self._averaged(counted))
+        return np.where(more & np.isfinite(counted), told, counted)
+
+    def _averaged(self, values: FloatArray) -> FloatArray:
+        """A moving mean over MIX_BINS bins of what is known."""
+        known = np.isfinite(values)
+        kernel = np.ones(min(MIX_BINS, values.size))
+        count = np.convolve(known.astype(np.float64), kernel, "same")
+        total = np.convolve(np.where(known, values, 0.0), kernel, "same")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(count > 0, total / count, np.nan)
+
+    @cached_property
+    def asked(self) -> FloatArray:
+        """HTTP requests per second to the API's own routes, refused ones (4xx) left out."""
+        total = np.full(self.frame.size, np.nan)
+        for x in self.frame.columns("http_requests"):
+            handler, status = x.labels.get("handler", ""), x.labels.get("status", "")
+            if handler.startswith("/v1/") and handler != "/v1/models" and not status.startswith("4"):
+                total = np.nansum([total, self.frame.increase(x.column)], axis=0)
+        return total
 
     @cached_property
     def started(self) -> FloatArray:

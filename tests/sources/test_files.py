@@ -292,7 +292,11 @@ def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
     assert failure(str(path)).message == f"cannot read {path}: permission denied"
 
 
-@pytest.mark.parametrize("content", ["", "\n \n", gzip.compress(b""), gzip.compress(b"x" * 99)[:10]])
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n \n", gzip.compress(b"", mtime=0), gzip.compress(b"x" * 99, mtime=0)[:10]],
+    ids=["nothing", "blank lines", "packed nothing", "cut off at once"],
+)
 def test_an_empty_file_is_told(tmp_path: Path, content: str | bytes) -> None:
     error = failure(write(tmp_path / "night.rec", content))
     assert isinstance(error, NotEnoughData)
@@ -370,7 +374,7 @@ def test_a_file_that_cannot_be_read_is_a_gap_where_another_can(tmp_path: Path) -
     ]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.one_of(st.binary(max_size=300), st.text(max_size=200).map(str.encode)), packed=st.booleans()
 )
@@ -395,7 +399,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PIECES, max_size=12))
 def test_no_mixture_of_lines_makes_reading_fail_but_with_an_error_of_ours(
     tmp_path: Path, lines: list[str]

@@ -201,14 +201,13 @@ def test_https_to_a_plain_server_is_told(server: "Server") -> None:
     assert error.hint == "does it speak plain HTTP there? try http://"
 
 
-def test_a_server_that_does_not_answer_in_time_is_told(
-    server: "Server", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(door, "READ_S", 0.2)
+def test_a_server_that_does_not_answer_in_time_is_told(server: "Server") -> None:
     server.routes["/metrics"] = lambda _: time.sleep(1)
-    error = failure(server.url)
-    assert isinstance(error, Unreachable)
-    assert error.message == f"{server.url}/metrics did not answer within 0.2 s"
+    url = f"{server.url}/metrics"
+    with door.Http(read_s=0.2) as http, pytest.raises(Unreachable) as caught:
+        http.get(url)
+    assert caught.value.message == f"{url} did not answer within 0.2 s"
+    assert "too busy" in caught.value.hint
 
 
 def test_a_server_that_drips_is_not_waited_for(server: "Server", monkeypatch: pytest.MonkeyPatch) -> None:

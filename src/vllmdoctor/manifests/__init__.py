@@ -23,6 +23,9 @@ from vllmdoctor.model import Step
 
 __all__ = ["File", "Place", "artefacts", "place_of", "taken", "write"]
 
+# set in the environment, harmless where they do not apply
+ENVIRONMENT = ("expandable-segments", "prefix-cache-retention")
+
 
 def taken(plan: Sequence[Step], chosen: Sequence[str] = ()) -> tuple[Step, ...]:
     """The steps to write files for: those chosen, else all of use but only the best change of arguments.
@@ -38,7 +41,9 @@ def taken(plan: Sequence[Step], chosen: Sequence[str] = ()) -> tuple[Step, ...]:
         return tuple(s for s in useful if s.slug in chosen)
     first = next((s.slug for s in useful if s.flag and s.verdict == "helps" and words_for(s) is not None), "")
     return tuple(
-        s for s in useful if s.slug == first or (not s.flag and (s.verdict == "helps" or s.slug != "upgrade"))
+        s
+        for s in useful
+        if s.slug == first or (not s.flag and (s.verdict == "helps" or s.slug in ENVIRONMENT))
     )
 
 

@@ -62,19 +62,22 @@ def _rules(cause: str, place: Place, release: Release) -> list[Document]:
     table: dict[str, list[Document]] = {
         "overload": [
             preempting,
-            _alert("VllmQueueing", f"avg_over_time({waiting}[5m]) > 5", "5m", "warning", "requests wait for the server"),
+            _alert("VllmQueueing", f"avg_over_time({waiting}[5m]) > "
+            f"5", "5m", "warning", "requests wait for the server"),
             _alert(
                 "VllmPoolFull", f"{usage} > 0.95 and {waiting} > 0", "10m", "warning",
                 "the KV pool is full and requests wait",
             ),
         ],
         "prefill-bound": [
-            _alert("VllmQueueing", f"avg_over_time({waiting}[5m]) > 5", "5m", "warning", "requests wait for the server")
+            _alert("VllmQueueing", f"avg_over_time({waiting}[5m]) > "
+            f"5", "5m", "warning", "requests wait for the server")
         ],
         "head-of-line-blocking": [
             _alert(
                 "VllmTailRunsAway",
-                f"histogram_quantile(0.95, sum by (le) ({first})) > 3 * histogram_quantile(0.5, sum by (le) ({first})) "
+                f"histogram_quantile(0.95, sum by (le) ({first})) > 3 * histogram_quantile(0.5, sum by "
+                f"(le) ({first})) "
                 f"and histogram_quantile(0.95, sum by (le) ({first})) > 1",
                 "15m", "warning", "TTFT p95 is more than three times the median",
             )
@@ -82,7 +85,8 @@ def _rules(cause: str, place: Place, release: Release) -> list[Document]:
         "kv-fragmentation": [
             preempting,
             _alert(
-                "VllmPoolHeldAtIdle", f"{usage} > 0.05 and {running} == 0 and {waiting} == 0", "15m", "warning",
+                "VllmPoolHeldAtIdle", f"{usage} > 0.05 and {running} == 0 and {waiting} == "
+                f"0", "15m", "warning",
                 "KV blocks are held while nothing runs",
             ),
         ],

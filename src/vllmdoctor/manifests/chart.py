@@ -58,11 +58,13 @@ def values(steps: Sequence[Step], launch: Launch | None, place: Place) -> File |
         return None
     return File(
         "values-production-stack.yaml",
-        "# Values to merge by hand into those of the production-stack chart: Helm replaces lists as a whole,\n"
-        "# so modelSpec and extraArgs must keep your other entries. Written by vllmdoctor; nothing was applied.\n"
-        + dump_all([body]),
+        "# Values to merge by hand into those of the production-stack chart: Helm replaces lists as a "
+        "whole,\n"
+        "# so modelSpec and extraArgs must keep your other entries. Written by vllmdoctor; nothing was "
+        "applied.\n" + dump_all([body]),
         "Values for the production-stack Helm chart",
-        look="helm diff upgrade RELEASE vllm/vllm-stack -f YOUR-VALUES.yaml   # after merging; needs the diff plugin",
+        look="helm diff upgrade RELEASE vllm/vllm-stack -f YOUR-VALUES.yaml   # after merging; needs the "
+        "diff plugin",
         apply="helm upgrade RELEASE vllm/vllm-stack -f YOUR-VALUES.yaml",
         warning="merge by hand: it is no whole values file",
         objects=(body,),

@@ -13,7 +13,10 @@ KINDS = ("Deployment", "StatefulSet")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The workload and what stands around it. What is not known is `replace-me-...`; replicas 0 is not known."""
+    """The workload and what stands around it.
+
+    A name that is not known is `replace-me-...`, and replicas that are not known are 0.
+    """
 
     namespace: str = f"{UNKNOWN}-namespace"
     kind: str = "Deployment"

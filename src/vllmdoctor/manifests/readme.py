@@ -16,7 +16,8 @@ def readme(
     """README.md of a written plan."""
     parts = [
         f"# Plan for {place.resource} in namespace {place.namespace}",
-        "Written by vllmdoctor. **Nothing was applied.** Look at each file, then apply one change at a time and "
+        "Written by vllmdoctor. **Nothing was applied.** Look at each file, then apply one change at a "
+        "time and "
         "compare a recording made afterwards with one made before.",
         *_warnings(files, place),
         *_placeholders(files),
@@ -25,9 +26,8 @@ def readme(
     ]
     if any(f.name == "hpa.yaml" for f in files):
         parts.append(
-            "## Rules for prometheus-adapter\n\nMerge into its values, so that the HPA finds its metrics:\n\n```yaml\n"
-            + dump_all([adapter_rules(release)])
-            + "```"
+            "## Rules for prometheus-adapter\n\nMerge into its values, so that the HPA finds its "
+            "metrics:\n\n```yaml\n" + dump_all([adapter_rules(release)]) + "```"
         )
     return File("README.md", "\n\n".join(parts) + "\n", "What to do with these files")
 
@@ -47,7 +47,8 @@ def _placeholders(files: Sequence[File]) -> list[str]:
         return []
     return [
         f"## To be filled in\n\nNames that were not known stand as `{UNKNOWN}-...`. Find them with\n\n```sh\n"
-        f"grep -n {UNKNOWN} *\n```\n\nor let `vllmdoctor plan` fill them in: `--args-file deployment.yaml`, or "
+        f"grep -n {UNKNOWN} *\n```\n\nor let `vllmdoctor plan` fill them in: `--args-file "
+        f"deployment.yaml`, or "
         "`--namespace`, `--deployment`, `--container`, `--label`, `--service`, `--gateway`, `--prometheus`."
     ]
 

@@ -10,7 +10,8 @@ KUBECTL = "registry.k8s.io/kubectl:v1.33.4"  # has no shell: each command is a c
 SCHEDULE = re.compile(r"`((?:[\d*/,-]+ ){4}[\d*/,-]+)`")
 DEFAULT_SCHEDULE = "0 */6 * * *"
 SINGLE = (
-    "there is a single replica (or the number is not known): minAvailable 1 then blocks every drain of its node, "
+    "there is a single replica (or the number is not known): minAvailable 1 then blocks every drain of "
+    "its node, "
     "and each restart is an outage of as long as the model takes to load"
 )
 

@@ -18,7 +18,8 @@ def autoscaling(step: Step, place: Place, release: Release) -> tuple[File, File]
     waiting, usage = name_of("requests_waiting", release), name_of("kv_cache_usage", release)
     warning = "use the HPA or the ScaledObject, not both: KEDA makes an HPA of its own"
     note = (
-        f"Needs prometheus-adapter (or the like) to serve {_adapted(waiting)} and {_adapted(usage)} per pod from "
+        f"Needs prometheus-adapter (or the like) to serve {_adapted(waiting)} and {_adapted(usage)} per "
+        f"pod from "
         f"{waiting} and {usage}: see README.md."
     )
     return (

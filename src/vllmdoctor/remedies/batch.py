@@ -177,11 +177,13 @@ def _give_budget_to_the_pool(ask: Ask, slug: str, now: float, target: float) -> 
         ask,
         verdict="unknown",
         action=f"Set {TOKENS} {target:.0f}; restart; compare the KV cache size in the start-up log.",
-        why="start-up profiling sets memory aside for the largest step, and the pool is full or loses prefixes",
+        why="start-up profiling sets memory aside for the largest step, and the pool is full or loses "
+        "prefixes",
         flag_name=TOKENS,
         before=f"{now:.0f}",
         after=f"{target:.0f}",
-        effect="cannot be predicted because it depends on the model (one case: 8192 -> 2048 gave 10 % more pool, "
+        effect="cannot be predicted because it depends on the model (one case: 8192 -> 2048 gave 10 % "
+        "more pool, "
         "p99 TTFT 41 -> 24 s, the same throughput)",
         tradeoff="prefill may be slower",
         verify="KV cache size in the start-up log, preemptions per minute, TTFT p95",

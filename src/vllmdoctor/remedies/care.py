@@ -1,14 +1,16 @@
 """Remedies outside the arguments: save evidence, restart, upgrade, and look elsewhere."""
 
 import math
+from collections.abc import Sequence
 
 from vllmdoctor.defects import Defect, matching
 from vllmdoctor.flags import Release, flags
 from vllmdoctor.model import Effort, Step
-from vllmdoctor.release import Version, VersionRange
+from vllmdoctor.release import Version, VersionRange, version
 from vllmdoctor.remedies.ask import GIB, Ask, ceil, dismissed, floor, step
 
 RUNBOOK_HOURS = 6.0
+ANCIENT, KNOWN_SINCE = version("0.2.0"), version("0.6.0")  # builds without tags are 0.0 and 0.1
 BUSY = ("overload", "prefill-bound", "host-cpu-bound")
 LEAKS = ("memory-leak", "gpu-memory-growth", "kv-fragmentation", "spec-decode-decay", "prefix-cache-collapse")
 
@@ -54,12 +56,16 @@ def upgrade(ask: Ask) -> Step | None:
         mended = [defect for defect in mended if _may_apply(ask, defect)]
         found = [defect for defect in found if _may_apply(ask, defect) and ask.cause != "overload"]
     if mended:
-        return _upgrade_to(ask, slug, title, mended[0])
+        # a feature that is seen in use says more than a defect that anybody may have
+        first = sorted(mended, key=lambda d: not (d.needs and _may_apply(ask, d)))
+        return _upgrade_to(ask, slug, title, first[0], first[1:])
     worked = [
         defect for defect in found if defect.workaround and _known_flags(defect.workaround, ask.release)
     ]
     if worked:
         return _work_around(ask, slug, worked[0])
+    if isinstance(ask.release, Version) and ANCIENT <= ask.release < KNOWN_SINCE:
+        return _from_before_the_tables(ask, slug, title)
     if ask.cause == "kv-fragmentation" and ask.release is not None:
         known = f"no known defect of {_told(ask.release)} looks like this"
         why = f"{known}, and no release of vLLM defragments the pool"
@@ -67,9 +73,11 @@ def upgrade(ask: Ask) -> Step | None:
     return None
 
 
-def _upgrade_to(ask: Ask, slug: str, title: str, defect: Defect) -> Step | None:
+def _upgrade_to(ask: Ask, slug: str, title: str, defect: Defect, others: Sequence[Defect]) -> Step | None:
     open_question = bool(defect.needs) and _may_apply(ask, defect) is None
     condition = f" Applies with {defect.needs}." if open_question else ""
+    told = [f"{d.title} ({d.needs or d.ref or d.id}, until {d.fixed})" for d in others[:2]]
+    condition += f" Also known in it: {'; '.join(told)}." if told else ""
     return step(
         slug,
         title,
@@ -84,6 +92,22 @@ def _upgrade_to(ask: Ask, slug: str, title: str, defect: Defect) -> Step | None:
         tradeoff="another release: other defaults and metric names",
         verify=f"no longer seen: {defect.signature}",
         missing=(f"whether this applies: {defect.needs}",) if open_question else (),
+    )
+
+
+def _from_before_the_tables(ask: Ask, slug: str, title: str) -> Step | None:
+    return step(
+        slug,
+        title,
+        ask,
+        verdict="unknown",
+        action=f"Upgrade to {KNOWN_SINCE} or newer; compare answers and speed before and after.",
+        why=f"{_told(ask.release)} is older than any release whose defects are known here",
+        before=_told(ask.release),
+        after=f"{KNOWN_SINCE} or newer",
+        effect="cannot be predicted because the defects of that release are not known",
+        tradeoff="another release: other arguments, defaults and metric names",
+        verify="the finding does not come back",
     )
 
 
@@ -110,6 +134,9 @@ def _may_apply(ask: Ask, defect: Defect) -> bool | None:
     answers: list[bool | None] = []
     if "max_model_len above the pool" in needs:
         answers.append(_above(ask.number("max_model_len"), ask.number("pool_tokens")))
+    if "NIXL" in needs or "Mooncake" in needs:
+        told = ask.figures.text("kv_transfer_config").lower()
+        answers.append((("nixl" if "NIXL" in needs else "mooncake") in told) if told else None)
     if "KV connector" in needs or "offload" in needs.lower():
         connected = ask.figures.fact("kv_transfer_config") is not None
         answers.append(True if connected or ask.number("kv_offloading_size") > 0 else None)
@@ -215,8 +242,10 @@ def check_gpu_cooling_and_power(ask: Ask) -> Step | None:
         "check-gpu-cooling-and-power",
         "Check the GPU's cooling and power cap",
         ask,
-        action="Read `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`; mend the cooling or the power limit; where "
-        "clocks fall at idle: persistence mode (`nvidia-smi -pm 1`), locked clocks (`-lgc`), warm-up requests.",
+        action="Read `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`; mend the cooling or the power "
+        "limit; where "
+        "clocks fall at idle: persistence mode (`nvidia-smi -pm 1`), locked clocks (`-lgc`), warm-up "
+        "requests.",
         why="the SM clock is held down" + (f" at {warm:.0f} °C" if warm > 0 else ""),
         effort=Effort.LIVE,
         effect="compute-bound throughput rises with the SM clock",

@@ -142,6 +142,8 @@ def lower_max_model_len(ask: Ask) -> Step | None:
     """A bound on what one request may take; it adds no blocks."""
     slug, title, name = "lower-max-model-len", "Lower the longest request allowed", "--max-model-len"
     now, pool = ask.number("max_model_len"), ask.number("pool_tokens")
+    if ask.cause == "stall" and not now > pool:
+        return None
     longest = ask.number("prompt_p99") + ask.number("output_p99")
     fits = ceil(longest * 1.2 / 256) * 256 if longest > 0 else math.nan
     prompt, output = plain(ask.number("prompt_p99")), plain(ask.number("output_p99"))

@@ -86,29 +86,31 @@ def _hidden_queue(ask: Ask) -> float:
     return ask.number("arrival_rate") * max(0.0, ask.number("ttft_mean") - ask.number("ttft_p50"))
 
 
-def _blocking(ask: Ask, low: float, high: float) -> tuple[Prediction, ...]:
-    preempted, waiting, ttft = (
-        ask.number("preemptions_per_minute"),
-        ask.number("waiting_mean"),
-        ask.number("ttft_p95"),
-    )
-    seen = waiting + 2 * _hidden_queue(ask)
+def _blocking(ask: Ask, waiting_more: float, low: float, high: float) -> tuple[Prediction, ...]:
+    preempted, waiting = ask.number("preemptions_per_minute"), ask.number("waiting_mean")
     return (
         _between(PREEMPTIONS, "per minute", preempted, 0.0, preempted, "preemptions now: not known"),
-        _between(WAITING, "requests", waiting, 0.0, seen, "the queue or its hidden part is not known"),
-        _between(TTFT, "s", ttft, low, high, "TTFT now: not known"),
+        _between(
+            WAITING,
+            "requests",
+            waiting,
+            0.0,
+            waiting + waiting_more,
+            "the queue or its hidden part: not known",
+        ),
+        _between(TTFT, "s", ask.number("ttft_p95"), low, high, "TTFT now: not known"),
     )
 
 
 def sliced_prompts(ask: Ask) -> tuple[Prediction, ...]:
     """Long prompts take a slice of each step: TTFT p95 falls, at best to the median."""
-    return _blocking(ask, ask.number("ttft_p50"), SLICED * ask.number("ttft_p95"))
+    return _blocking(ask, 0.1, ask.number("ttft_p50"), SLICED * ask.number("ttft_p95"))
 
 
 def shorter_steps(ask: Ask) -> tuple[Prediction, ...]:
     """A smaller budget: TTFT stays; a queue that the long steps hid comes to be seen."""
     low, high = SAME
-    return _blocking(ask, low * ask.number("ttft_p95"), high * ask.number("ttft_p95"))
+    return _blocking(ask, 2 * _hidden_queue(ask), low * ask.number("ttft_p95"), high * ask.number("ttft_p95"))
 
 
 def cached_prefixes(ask: Ask, share: float) -> tuple[Prediction, ...]:

@@ -84,7 +84,8 @@ def shrink_mm_cache(ask: Ask) -> Step | None:
         ask,
         verdict="unknown",
         action=f"Where images are served: set {IMAGES} 0, and limit how many come at once; restart.",
-        why="each API process and each engine keeps that much of preprocessed images, and queued ones come on top",
+        why="each API process and each engine keeps that much of preprocessed images, and queued ones "
+        "come on top",
         flag_name=IMAGES,
         before=f"{before:g}",
         after="0",
@@ -121,7 +122,8 @@ def spread_over_ranks(ask: Ask) -> Step | None:
         "Balance the ranks from outside",
         ask,
         verdict="unknown",
-        action="Expose each data-parallel rank by itself (--data-parallel-external-lb or one server a rank) and "
+        action="Expose each data-parallel rank by itself (--data-parallel-external-lb or one server a "
+        "rank) and "
         "let the gateway choose by queue and KV use."
         if flag("--data-parallel-size").known_in(ask.release) and _external(ask)
         else "Run one server a rank and let the gateway choose by queue and KV use.",
@@ -143,7 +145,8 @@ def probe_progress(ask: Ask) -> Step | None:
         "probe-progress",
         "Watch progress, not only health",
         ask,
-        action="Alert when requests run or wait and no token counter moves for 2 min; send a small request every "
+        action="Alert when requests run or wait and no token counter moves for 2 min; send a small "
+        "request every "
         "minute. Don't restart on a slow /health alone.",
         why="/health and /v1/models answer while the engine stands still",
         effort=Effort.LIVE,
@@ -184,7 +187,8 @@ def tune_structured_output(ask: Ask) -> Step | None:
         "Make structured output cheaper",
         ask,
         verdict="unknown",
-        action="Where structured output is used: take the xgrammar backend, set OMP_NUM_THREADS to the cores that "
+        action="Where structured output is used: take the xgrammar backend, set OMP_NUM_THREADS to the "
+        "cores that "
         "the container has, and reuse schemas; restart.",
         why="grammars are compiled and applied on the CPU in every step, while the GPU waits",
         effect="cannot be predicted because the share of structured requests is not known",

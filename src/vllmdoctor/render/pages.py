@@ -56,7 +56,9 @@ def findings(
 
     table = grid("left", "wrap")
     for severity, slug, argument, what, hint in rows:
-        text = line((argument, "bold"), f": {what}", (f"; {hint}" if hint else "", "dim"), (f" [{slug}]", "dim"))
+        text = line(
+            (argument, "bold"), f": {what}", (f"; {hint}" if hint else "", "dim"), (f" [{slug}]", "dim")
+        )
         table.add_row(say(severity, SEVERITY_STYLES.get(severity, "")), text)
     body = indent(table) if rows else indent(say("nothing to say against it", "green"))
     parts: list[RenderableType] = [heading("ARGUMENTS", head), body]
@@ -72,7 +74,11 @@ def plan(report: "Report", *, width: int = 100, color: bool = False, encoding: s
 
     name, meaning = VERDICTS[report.verdict]
     cause = f"{report.primary}{', ' + report.kind if report.kind else ''}"
-    parts: list[RenderableType] = [say(f"{name}: {meaning}", "bold"), say(report.headline), say(f"cause: {cause}", "dim")]
+    parts: list[RenderableType] = [
+        say(f"{name}: {meaning}", "bold"),
+        say(report.headline),
+        say(f"cause: {cause}", "dim"),
+    ]
     parts += steps(report.plan, sick=report.verdict is Verdict.SICK)
     if not report.plan:
         parts.append(say("Nothing to change."))
@@ -93,8 +99,12 @@ def written(
     table = grid("left", "wrap")
     for path, what in rows:
         table.add_row(say(path, "bold"), say(what))
-    return paint([heading("WRITTEN", "nothing was applied: read README.md"), indent(table)], width=width,
-                 color=color, encoding=encoding)
+    return paint(
+        [heading("WRITTEN", "nothing was applied: read README.md"), indent(table)],
+        width=width,
+        color=color,
+        encoding=encoding,
+    )
 
 
 def rules(

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from vllmdoctor.case import Case, Kind, Limit, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import FloatArray
 
 
 @rule(
@@ -29,23 +26,11 @@ from vllmdoctor.statistics import FloatArray
 )
 def client_side(case: Case) -> Iterator[Yielded]:
     v, lim = case.vitals, case.limits
-    asked = _completions(case)
-    now = ratio(case.now(asked), case.now(v.finished))
-    before = ratio(case.before(asked), case.before(v.finished))
+    now = ratio(case.now(v.asked), case.now(v.finished))
+    before = ratio(case.before(v.asked), case.before(v.finished))
     yield case.require("HTTP requests / finished requests", now, ">=", lim["repeats"])
     yield case.require("that ratio, now / before", ratio(now, before), ">=", lim["rise"])
     yield case.require("requests waiting (mean)", case.now(v.waiting), "<", lim["waiting"])
     slow = [s for s in case.symptoms if s.slow]
     yield case.require("slow symptoms on the server", float(len(slow)), "<", 1.0, "symptoms")
     yield Kind("", f"{now:.2g} HTTP requests come for each one that finishes, and the server is not slow")
-
-
-def _completions(case: Case) -> FloatArray:
-    """HTTP requests per second to the API's own routes."""
-    total = np.zeros(case.frame.size)
-    seen = False
-    for x in case.frame.columns("http_requests"):
-        if x.labels.get("handler", "/v1/").startswith("/v1/") and x.labels.get("handler") != "/v1/models":
-            total = total + case.frame.increase(x.column)
-            seen = True
-    return total if seen else np.full(case.frame.size, np.nan)

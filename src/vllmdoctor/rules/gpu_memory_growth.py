@@ -20,7 +20,12 @@ from vllmdoctor.statistics import FloatArray, change, mann_kendall, theil_sen
         "span": Limit(2.0, "h", "a shorter history cannot tell growth from warm-up", "degradation guide"),
         "growth": Limit(256 * 2**20, "bytes", "less is workspaces and captured graphs", "vllmdoctor"),
         "p": Limit(0.01, "p-value", "a trend that chance does not make (Mann-Kendall)", "statistics"),
-        "failed": Limit(1.0, "failures", "the KV pool is allocated at the start: what fails later lies outside of it", "vLLM source"),
+        "failed": Limit(
+            1.0,
+            "failures",
+            "the KV pool is allocated at the start: what fails later lies outside of it",
+            "vLLM source",
+        ),
         "unused": Limit(1.0, "ratio", "memory that would do is reserved and in pieces", "measured cases"),
         "free": Limit(500 * 2**20, "bytes", "large prompts fail for lack of it", "measured cases"),
     },
@@ -67,7 +72,9 @@ def _failed(case: Case) -> Iterator[Yielded]:
     times, counts = frame.raw("gpu_out_of_memory")
     wanted, unused = (_last(frame.raw(f"gpu_out_of_memory_{part}")[1]) for part in ("wanted", "unused"))
     yield case.require("allocations that failed", float(np.nanmax(counts)), ">=", lim["failed"])
-    yield case.support("reserved and unused / wanted", unused / wanted if wanted else math.nan, ">=", lim["unused"])
+    yield case.support(
+        "reserved and unused / wanted", unused / wanted if wanted else math.nan, ">=", lim["unused"]
+    )
     yield case.note("size of the last one", wanted, "bytes")
     yield case.note("reserved by PyTorch and unused then", unused, "bytes")
     yield Onset(float(times[1] if times.size > 1 else times[0]))

@@ -10,7 +10,6 @@ from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import worst_fall
 
-
 DEFAULT_SLOTS = 256  # the least of vLLM's own defaults for max_num_seqs
 
 

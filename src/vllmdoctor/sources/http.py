@@ -57,6 +57,10 @@ class Login:
     key_file: str = ""
 
 
+class BrokeOff(Unreachable):
+    """The connection ended in the middle of an answer."""
+
+
 class Http:
     """A client whose connection serves several scrapes, where they follow each other closely.
 
@@ -156,7 +160,7 @@ class Http:
             raise UsageError(f"{shown!r} is not a URL that can be read") from None
         except httpx.TransportError as error:
             hint = "does it speak HTTP there (or HTTPS)?"
-            raise Unreachable(f"{shown} broke off: {_short(str(error))}", hint=hint) from None
+            raise BrokeOff(f"{shown} broke off: {_short(str(error))}", hint=hint) from None
 
     def _answer(self, response: httpx.Response, shown: str) -> Answer:
         status = response.status_code

@@ -39,7 +39,6 @@ EXTRA_LABELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Labels that tell the series of a signal apart, beside those that tell servers apart."""
 
 _VLLM = "vllm:"
-_SPELLINGS = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
 _SUFFIXES = ("_bucket", "_sum", "_count")
 
 
@@ -48,11 +47,11 @@ def _texts(signals: Iterable[str]) -> list[str]:
 
 
 def any_name(prefix: str) -> str:
-    """A regular expression for all names of vLLM's that the table knows, in all spellings."""
-    bodies = {n.text.removeprefix(_VLLM) for s in SIGNALS.values() for n in s.names if n.text.startswith(_VLLM)}
-    stems = sorted({b.removesuffix("_total") for b in bodies})
-    spelt = "|".join(re.escape(s) for s in (*_SPELLINGS, ""))
-    return f"{re.escape(prefix)}(?:{spelt})(?:{'|'.join(stems)})(?:_total)?(?:_bucket|_sum|_count)?"
+    """A regular expression for all names of vLLM's; without vLLM's own prefix only those that are judged."""
+    if prefix:
+        return f"{re.escape(prefix)}.+"
+    bodies = {n.removeprefix(_VLLM).removesuffix("_total") for n in _texts(SIGNALS) if n.startswith(_VLLM)}
+    return f"(?:ray_)?vllm[:_].+|(?:{'|'.join(sorted(bodies))})(?:_total)?(?:_bucket|_sum|_count)?"
 
 
 def plain_names(signals: Iterable[str], prefix: str = "") -> str:
@@ -69,12 +68,11 @@ class Spelling:
 
     def canonical(self, raw: str) -> str:
         """The name as vLLM spells it."""
-        found = canonical_name(raw.removeprefix(self._prefix) if self._prefix else raw)
-        return found
+        return canonical_name(raw.removeprefix(self._prefix))
 
     def family(self, raw: str) -> str:
         """The family of a name, as vLLM spells it."""
-        return family_name(raw.removeprefix(self._prefix) if self._prefix else raw)
+        return family_name(raw.removeprefix(self._prefix))
 
     def chosen(self, present: Collection[str], signals: Iterable[str]) -> list[str]:
         """The raw names among `present` from which these signals are read, newest names first."""
