@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from vllmdoctor.frame import Frame, choose_step, frames
+from vllmdoctor.engines import frames
+from vllmdoctor.frame import Frame, choose_step
 from vllmdoctor.model import Observation, Snapshot
 from vllmdoctor.recording import gather
 

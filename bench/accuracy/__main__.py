@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(_line(row))
     split = SPLIT.format(tuning=" and ".join(map(str, tuning)), held_out=" and ".join(map(str, held_out)))
     notes = tomllib.loads(NOTES.read_text(encoding="utf-8"))
-    return _told(options.mode, page(rows, notes, split))
+    return _told(options.mode, page(rows, notes, split, soon=not options.quick))
 
 
 def _told(mode: str, made: str) -> int:

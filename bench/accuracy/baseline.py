@@ -10,9 +10,10 @@
 
 import numpy as np
 
-from vllmdoctor.frame import Frame, frames
+from vllmdoctor.engines import frames
+from vllmdoctor.frame import Frame
 from vllmdoctor.recording import FloatArray, Recording
-from vllmdoctor.vitals import Mask
+from vllmdoctor.histogram import Mask
 
 FULL, DECLINED = 0.95, 0.7
 HOUR_S = 3600.0

@@ -6,8 +6,9 @@ import numpy as np
 from bench.accuracy.truth import Truth
 
 from vllmdoctor.diagnosis import diagnose
+from vllmdoctor.engines import frames
 from vllmdoctor.errors import NotEnoughData
-from vllmdoctor.frame import Frame, frames
+from vllmdoctor.frame import Frame
 from vllmdoctor.recording import FloatArray, Recording
 
 GRID_S = 60.0

@@ -25,8 +25,11 @@ TITLES = {
 }
 
 
-def page(rows: Sequence[Row], notes: Mapping[str, str], split: str) -> str:
-    """All tables. `notes` explain misses by a history's key; `split` says what was tuned on what."""
+def page(rows: Sequence[Row], notes: Mapping[str, str], split: str, *, soon: bool) -> str:
+    """All tables. `notes` explain misses by a history's key; `split` says what was tuned on what.
+
+    `soon`: whether it was measured how soon the causes are found.
+    """
     by = {group: [r for r in rows if r.history.group == group] for group in TITLES}
     by = {group: some for group, some in by.items() if some}
     parts = ["### The set\n", split, _overview(by)]
@@ -34,7 +37,7 @@ def page(rows: Sequence[Row], notes: Mapping[str, str], split: str) -> str:
         if group in by:
             parts += [f"\n### By cause: {TITLES[group]}\n", _classes(by[group])]
     simulated = {g: by[g] for g in (TUNING, HELD_OUT) if g in by}
-    if simulated:
+    if simulated and soon:
         parts += ["\n### How soon\n", _soon(simulated)]
     parts += ["\n### What a confidence is worth\n", _calibration(by)]
     if CASES in by:

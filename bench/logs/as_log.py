@@ -1,11 +1,13 @@
 """A recording of metrics -> the log that its server would have written: for measuring what a log alone tells."""
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import numpy as np
 
-from vllmdoctor.frame import Frame, frames
+from vllmdoctor.engines import frames
+from vllmdoctor.frame import Frame
 from vllmdoctor.recording import Recording
 
 INTERVAL_S = 10.0
@@ -32,7 +34,10 @@ def _lines(frame: Frame, alone: bool) -> Iterator[tuple[float, str]]:
         if times[i] - last < INTERVAL_S - 0.5 or np.isnan(running[i]):
             continue
         span = times[i] - last
-        rates = {name: max(0.0, columns[name][i] - columns[name][before]) for name in columns}
+        rates = {name: max(columns[name][i] - columns[name][before], 0.0) for name in columns}
+        if span > 4 * max(INTERVAL_S, frame.interval) or math.isnan(rates["generation_tokens"]):
+            last, before = times[i], i  # not scraped, so not known
+            continue
         prompt, generation = rates["prompt_tokens"] / span, rates["generation_tokens"] / span
         still = round(prompt, 1) == round(generation, 1) == 0
         stamp = f"{datetime.fromtimestamp(times[i], UTC):%m-%d %H:%M:%S}"
@@ -57,6 +62,8 @@ def _lines(frame: Frame, alone: bool) -> Iterator[tuple[float, str]]:
                     "Per-position acceptance rate: 0.5, Avg Draft acceptance rate: 50.0%\n",
                 )
         idle, last, before = still, times[i], i
+    stamp = f"{datetime.fromtimestamp(frame.end, UTC):%m-%d %H:%M:%S}"
+    yield frame.end, f"(APIServer pid=1) INFO {stamp} [launcher.py:254] [shutdown] API server: shutdown triggered\n"
 
 
 def _at(frame: Frame, signal: str, times: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> list[float]:

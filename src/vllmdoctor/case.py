@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vllmdoctor.frame import Frame
+from vllmdoctor.histogram import Mask
 from vllmdoctor.model import Event, Evidence, Fact, Op, Symptom
 from vllmdoctor.statistics import FloatArray
-from vllmdoctor.vitals import Mask, Vitals
+from vllmdoctor.vitals import Vitals
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,8 +363,8 @@ def signals(
     from vllmdoctor.sources import gather_targets
 
     recording = gather_targets(targets, _window("1s", "1s"))
+    from vllmdoctor.engines import frames
     from vllmdoctor.facts import server_version
-    from vllmdoctor.frame import frames
 
     found: dict[str, tuple[str, str, str]] = {}
     names: set[str] = set()

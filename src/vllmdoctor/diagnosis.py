@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from vllmdoctor.case import Case, Fleet
+from vllmdoctor.engines import frames
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.facts import VersionFound, engine_facts, server_version
-from vllmdoctor.frame import Frame, after, frames
+from vllmdoctor.frame import Frame, after
 from vllmdoctor.model import (
     EngineReport,
     Gap,
@@ -30,8 +31,9 @@ from vllmdoctor.recording import Recording
 from vllmdoctor.rules import Rule, all_rules, judge
 from vllmdoctor.signals import absence, renamed
 from vllmdoctor.statistics import FloatArray
-from vllmdoctor.symptoms import is_slow, signs, symptoms, windows
+from vllmdoctor.symptoms import is_slow, symptoms
 from vllmdoctor.vitals import Vitals
+from vllmdoctor.windows import signs, windows
 
 TREND_POINTS = 60
 FEWEST_SCRAPES = 6  # a clean bill needs more than a glance

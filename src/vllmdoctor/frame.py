@@ -13,80 +13,18 @@ from typing import TypeVar, cast
 import numpy as np
 import pandas as pd
 
-from vllmdoctor.exposition import split_series
-from vllmdoctor.recording import Column, Recording
-from vllmdoctor.signals import SIGNALS, Name, canonical_name, resolve
-from vllmdoctor.statistics import FloatArray, bucket_quantile, count_above
+from vllmdoctor.histogram import Histogram
+from vllmdoctor.recording import Column
+from vllmdoctor.signals import SIGNALS, Name, resolve
+from vllmdoctor.statistics import FloatArray
 
 BINS = 300  # about how many points a history is judged on
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 T = TypeVar("T")
 
-ENGINE_NAMES = ("vllm:", "log:")  # metrics, and what was read from a log in their place
 GAP_SCRAPES = 4  # a hole longer than this many scrapes is a gap: nothing is known inside it
 
 _SUFFIXES = ("_bucket", "_sum", "_count")
-
-
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """A histogram's observations in one window: `counts` per bucket, not cumulative."""
-
-    bounds: FloatArray
-    counts: FloatArray
-    sum: float
-    count: float
-
-    @property
-    def mean(self) -> float:
-        """Sum over count; NaN without observations."""
-        return self.sum / self.count if self.count > 0 else math.nan
-
-    def quantile(self, q: float) -> tuple[float, tuple[float, float]]:
-        """The q-quantile and the bucket it lies in."""
-        return bucket_quantile(self.bounds, self.counts, q)
-
-    def above(self, limit: float) -> float:
-        """How many observations were certainly above `limit`."""
-        return count_above(self.bounds, self.counts, limit)
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """A histogram on the grid: `counts[bin, bucket]`, `sum[bin]`, `count[bin]`, increments each."""
-
-    bounds: FloatArray
-    counts: FloatArray
-    sum: FloatArray
-    count: FloatArray
-
-    @property
-    def mean(self) -> FloatArray:
-        """The mean per bin; NaN where nothing was observed."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(self.count > 0, self.sum / self.count, np.nan)
-
-    def over(self, mask: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Buckets:
-        """All observations of the bins where `mask` is true."""
-        return Buckets(
-            self.bounds,
-            np.nansum(self.counts[mask], axis=0),
-            float(np.nansum(self.sum[mask])),
-            float(np.nansum(self.count[mask])),
-        )
-
-    def quantiles(self, q: float, smooth: int = 1) -> FloatArray:
-        """The q-quantile per bin, each from the `smooth` bins around it."""
-        out = np.full(self.count.size, np.nan)
-        counts = np.nan_to_num(self.counts)
-        if smooth > 1:
-            total = np.cumsum(np.vstack([np.zeros((1, counts.shape[1])), counts]), axis=0)
-            low = np.maximum(np.arange(self.count.size) - smooth // 2, 0)
-            high = np.minimum(low + smooth, self.count.size)
-            counts = total[high] - total[low]
-        for i in np.flatnonzero(counts.sum(axis=1) > 0):
-            out[i] = bucket_quantile(self.bounds, counts[i], q)[0]
-        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,101 +282,3 @@ def choose_step(span: float, interval: float) -> float:
     """The grid step in seconds: about BINS bins, and at least two scrapes in each."""
     wanted = max(span / BINS, 2 * interval)
     return float(next((s for s in STEPS_S if s >= wanted), math.ceil(wanted / 3600) * 3600))
-
-
-def frames(recording: Recording) -> tuple[Frame, ...]:
-    """One frame for each (instance, model, engine) that exposes vLLM's series.
-
-    Series of other exporters (container, GPU, host) join every engine whose `pod` label they carry,
-    or every engine when they carry none or there is just one server.
-    """
-    engines: dict[tuple[str, str, str], dict[str, list[Labelled]]] = {}
-    shared: dict[str, list[tuple[str, Labelled]]] = {}
-    foreign: list[tuple[str, Labelled]] = []
-    for instance, columns in recording.columns.items():
-        own: list[tuple[str, Labelled]] = []
-        serving = False
-        for key, column in columns.items():
-            raw, labels = split_series(key)
-            name = canonical_name(raw)
-            labelled = Labelled(labels, column)
-            if name.startswith(ENGINE_NAMES) and (
-                "model_name" in labels or "engine" in labels or "model" in labels
-            ):
-                serving = True
-                model = labels.get("model_name", labels.get("model", ""))
-                place = engines.setdefault((instance, model, labels.get("engine", "0")), {})
-                place.setdefault(name, []).append(labelled)
-            elif name.startswith("vllm:"):
-                serving = True
-                engines.setdefault((instance, "", "0"), {}).setdefault(name, []).append(labelled)
-            else:
-                own.append((name, labelled))
-        if serving:
-            shared[instance] = own
-        else:
-            foreign += own
-    _fold_modelless(engines)
-    out = []
-    for (instance, model, engine), families in sorted(engines.items()):
-        for name, labelled in shared[instance]:
-            families.setdefault(name, []).append(labelled)
-        pods = {x.labels["pod"] for xs in families.values() for x in xs if x.labels.get("pod")}
-        pods.add(instance.rpartition(":")[0] or instance)
-        for name, labelled in foreign:
-            # an exporter's own pod is not the one it reports on
-            pod = labelled.labels.get("exported_pod") or labelled.labels.get("pod")
-            if pod is None or pod in pods or len(shared) == 1:
-                families.setdefault(name, []).append(labelled)
-        _drop_sums(families)
-        out.append(_frame(recording, instance, model, engine, _with_histograms(families)))
-    return tuple(out)
-
-
-def _drop_sums(families: dict[str, list[Labelled]]) -> None:
-    """cAdvisor exposes the pod's sum (no container) and its sandbox beside the containers: count once."""
-    for name, columns in families.items():
-        if name.startswith("container_"):
-            single = [x for x in columns if x.labels.get("container", "") not in ("", "POD")]
-            families[name] = single or columns
-
-
-def _fold_modelless(engines: dict[tuple[str, str, str], dict[str, list[Labelled]]]) -> None:
-    """`vllm:cache_config_info` has an engine but no model: give it to the models of that engine."""
-    for key in [k for k in engines if k[1] == ""]:
-        heirs = [k for k in engines if k[0] == key[0] and k[1] and (k[2] == key[2] or key[2] == "0")]
-        if heirs:
-            for name, columns in engines.pop(key).items():
-                for heir in heirs:
-                    engines[heir].setdefault(name, []).extend(columns)
-
-
-def _with_histograms(families: dict[str, list[Labelled]]) -> dict[str, list[Labelled]]:
-    """Add each histogram's family name, so that it resolves like the others."""
-    bases = {name[: -len("_bucket")] for name in families if name.endswith("_bucket")}
-    return families | {b: families.get(b + "_count", []) for b in bases if b not in families}
-
-
-def _frame(
-    recording: Recording, instance: str, model: str, engine: str, families: Mapping[str, Sequence[Labelled]]
-) -> Frame:
-    own = [x.column.times for n, xs in families.items() if n.startswith("vllm:") for x in xs]
-    from_log = not own
-    if from_log:
-        own = [x.column.times for n, xs in families.items() if n.startswith("log:") for x in xs]
-    start = min(float(t[0]) for t in own)
-    end = max(float(t[-1]) for t in own)
-    longest = max(own, key=len)
-    interval = float(np.median(np.diff(longest))) if longest.size > 1 else recording.interval
-    interval = interval if interval > 0 else 1.0
-    return Frame(
-        instance=instance,
-        engine=engine,
-        model=model,
-        start=start,
-        end=end,
-        # a line of a log sums its interval up, so a bin needs one of them; of a page's moments it needs two
-        step=choose_step(end - start, interval / 2 if from_log else interval),
-        interval=interval,
-        families=families,
-    )

@@ -9,12 +9,10 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vllmdoctor.frame import Buckets, Frame, Histogram
+from vllmdoctor.frame import Frame
+from vllmdoctor.histogram import Buckets, Histogram, Mask
 from vllmdoctor.statistics import FloatArray
-
-Mask = NDArray[np.bool_]
 
 MIX_BINS = 9  # request lengths are averaged over about this many bins
 FEWEST_AT_CEILING = 5  # the highest of a few values is a ceiling of nothing

@@ -57,7 +57,7 @@ def check(step: Step | None) -> None:
     assert not step.after.startswith("-"), step
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(PATIENTS, st.sampled_from(RELEASES), st.sampled_from(FINDINGS))
 def test_no_combination_of_figures_breaks_a_remedy(
     measured: dict[str, float | str | bool], release: Release, found: tuple[str, str]
@@ -67,7 +67,7 @@ def test_no_combination_of_figures_breaks_a_remedy(
         check(prescribe(slug, known, release, outcome(*found)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(FULL, st.sampled_from(FINDINGS))
 def test_no_full_set_of_figures_breaks_a_remedy(measured: dict[str, float], found: tuple[str, str]) -> None:
     known = figures(measured=measured)
@@ -75,7 +75,7 @@ def test_no_full_set_of_figures_breaks_a_remedy(measured: dict[str, float], foun
         check(prescribe(slug, known, version("0.32.0"), outcome(*found)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(PATIENTS, st.lists(st.sampled_from(FINDINGS), min_size=1, max_size=3), st.sampled_from(RELEASES))
 def test_no_combination_of_findings_breaks_a_plan(
     measured: dict[str, float | str | bool], found: list[tuple[str, str]], release: Release

@@ -10,8 +10,8 @@ import pytest
 from vllmdoctor import diagnosis
 from vllmdoctor.case import Case, Fleet
 from vllmdoctor.diagnosis import diagnose
+from vllmdoctor.engines import frames
 from vllmdoctor.facts import server_version
-from vllmdoctor.frame import frames
 from vllmdoctor.model import Outcome, Prediction, Report, Severity, Status
 from vllmdoctor.prescribe import measured
 from vllmdoctor.recording import Recording

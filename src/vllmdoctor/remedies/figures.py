@@ -114,6 +114,37 @@ _ALIASES: Mapping[str, str] = MappingProxyType(
 )
 
 
+# unit -> the least and the most that can be true; what lies outside counts as missing
+_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "tokens": (1.0, 1e12),
+        "blocks": (1.0, 1e12),
+        "bytes": (1.0, 1e16),
+        "ratio": (0.0, 1.0),
+        "requests": (0.0, 1e9),
+        "per s": (0.0, 1e6),
+        "per minute": (0.0, 1e8),
+        "per request": (0.0, 1e6),
+        "bytes per s": (-1e13, 1e13),
+        "s": (0.0, 1e8),
+        "GPUs": (1.0, 1e5),
+        "engines": (1.0, 1e5),
+        "replicas": (1.0, 1e5),
+        "processes": (1.0, 1e5),
+        "GiB": (0.0, 1e7),
+        "°C": (-100.0, 300.0),
+    }
+)
+_NOTHING = 1e-6  # closer to 0 is 0
+_NEVER_ZERO = frozenset({"gpu_memory_utilization", "max_num_seqs"})
+_MAY_BE_ZERO = frozenset(
+    {
+        "long_prefill_token_threshold", "prefix_cache_retention_interval", "gpu_memory_free", "memory_limit",
+        "memory_used",
+    }
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What is known, by the names of `FIGURES`."""
@@ -166,13 +197,13 @@ def figures(
     known: dict[str, Fact] = {}
     for fact in facts:
         name = _ALIASES.get(fact.key, fact.key)
-        value = _read(fact.value)
-        if name in FIGURES and value is not None:
+        value = _plausible(name, _read(fact.value)) if name in FIGURES else None
+        if value is not None:
             known[name] = Fact(name, value, fact.origin, fact.instance)
     for name, given in measured.items():
         if name not in FIGURES:
             raise UnknownName("figure", name, FIGURES)
-        value = _read(given)
+        value = _plausible(name, _read(given))
         if value is not None:
             known[name] = Fact(name, value, origin)
     _derive(known)
@@ -191,9 +222,22 @@ def _read(value: Value) -> Value | None:
             return float(text)
         except ValueError:
             return text
-    if isinstance(value, float) and math.isnan(value):
-        return None
     return value
+
+
+def _plausible(name: str, value: Value | None) -> Value | None:
+    """The value where it can be true of a server, else None: arithmetic with nonsense is nonsense."""
+    unit = FIGURES[name].unit
+    if isinstance(value, bool | str):
+        return None if unit and name != "enable_prefix_caching" else value
+    if value is None or not math.isfinite(value):
+        return None
+    if not unit:
+        return value
+    low, high = _RANGES[unit]
+    if abs(value) < _NOTHING:
+        return 0.0 if (low <= 0 and name not in _NEVER_ZERO) or name in _MAY_BE_ZERO else None
+    return value if low <= value <= high else None
 
 
 def _derive(known: dict[str, Fact]) -> None:
@@ -205,4 +249,6 @@ def _derive(known: dict[str, Fact]) -> None:
     # The label is the sum over data-parallel engines, repeated on each engine's series.
     share = float(engines.value) if engines is not None and float(engines.value) > 1 else 1.0
     tokens = float(blocks.value) * float(size.value) / share
+    if not 1 <= tokens <= _RANGES["tokens"][1]:
+        return
     known["pool_tokens"] = Fact("pool_tokens", tokens, f"num_gpu_blocks x block_size ({blocks.origin})")

@@ -46,12 +46,12 @@ def more_kv_blocks(ask: Ask) -> Step | None:
         after = "" if math.isnan(growth) else str(ceil(override * growth))
         name, before = "--num-gpu-blocks-override", f"{override:.0f}"
         action = f"Remove {name} (it is for tests), or raise it to {after or 'twice its value'}; restart."
-        why = f"{name} {before} holds the pool at {plain(pool)} tokens"
+        why = f"{name} {before} holds the pool at {plain(pool) if pool > 0 else 'so many'} tokens"
     elif room > 0:
         after = "" if math.isnan(growth) else f"{room * growth:.0f}"
         name, before = "--kv-cache-memory-bytes", f"{room:.0f}"
         action = f"Set {name} {after or 'to what the start-up log suggests'}; restart."
-        why = f"{name} {before} holds the pool at {plain(pool)} tokens"
+        why = f"{name} {before} holds the pool at {plain(pool) if pool > 0 else 'so many'} tokens"
     else:
         return None
     return step(

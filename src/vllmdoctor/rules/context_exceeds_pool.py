@@ -68,6 +68,9 @@ def _stuck(case: Case) -> tuple[int, float]:
     if not times.size == running.size == waiting.size == usage.size:
         return 0, math.nan
     alone = (running == 0) & (waiting > 0) & (usage < case.limits["empty"].value)
+    _, made = case.frame.raw("generation_tokens")
+    if made.size == times.size:
+        alone[1:] &= ~(np.diff(made) > 0)  # between two looks requests came and went
     edges = np.flatnonzero(np.diff(np.r_[False, alone, False].astype(np.int8)))
     spans = [float(times[b - 1] - times[a]) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     long = [s for s in spans if s >= case.limits["stuck"].value]

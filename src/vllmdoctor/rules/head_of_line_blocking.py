@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 
 from vllmdoctor.case import Case, Felt, Kind, Limit, ratio
+from vllmdoctor.histogram import Mask
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.vitals import Mask
 
 
 @rule(

@@ -25,8 +25,8 @@ MOST_BYTES = 64 * 2**20
 RETRY_S = 0.5
 _SHOWN = 200  # so much of a server's own words is quoted
 _TOO_LARGE = re.compile(
-    r"exceeded maximum resolution|too many (?:samples|points|series|chunks)|max(?:imum)?[- _]?(?:samples|points|series)"
-    r"|limit|timed out|timeout|context deadline|too large|exceeds",
+    r"exceeded maximum resolution|too many (?:samples|points|series|chunks)"
+    r"|max(?:imum)?[- _]?(?:samples|points|series)|limit|timed out|timeout|context deadline|too large|exceeds",
     re.IGNORECASE,
 )
 Query = Sequence[tuple[str, str]]
@@ -59,7 +59,8 @@ def place_of(target: str) -> Place:
         raise UsageError(f"{shown!r} names no host", hint="prom+http://HOST:PORT[/prefix]")
     if parts.query or parts.fragment:
         shown = shown.partition("?")[0].partition("#")[0]
-        raise UsageError(f"{shown} is followed by a query", hint="give the address alone, and --match, --window, --at")
+        hint = "give the address alone, and --match, --window, --at"
+        raise UsageError(f"{shown} is followed by a query", hint=hint)
     path = parts.path.rstrip("/")
     for page in ("/api/v1", "/graph", "/query", "/targets", "/vmui"):
         path = path.removesuffix(page)
@@ -118,7 +119,9 @@ class Api:
         """What the server itself said about its answers."""
         for text, count in list(self._warnings.items())[:5]:
             often = f" ({count} answers)" if count > 1 else ""
-            yield Gap(self.shown, f"part of what was asked{often}", text, "the server answered with a warning")
+            yield Gap(
+                self.shown, f"part of what was asked{often}", text, "the server answered with a warning"
+            )
 
     def hide(self, text: str) -> str:
         """The text without any secret."""
@@ -251,20 +254,20 @@ class Api:
     def _hinted(self, error: Unreachable) -> Unreachable:
         message, hint = self.hide(error.message), error.hint
         if "TLS failed" in message:
-            hint = f"name the CA's file in {PREFIX}CA_FILE, and your certificate in {PREFIX}CERT_FILE and {PREFIX}KEY_FILE"
+            hint = f"name the CA's file in {PREFIX}CA_FILE, your own certificate in {PREFIX}CERT_FILE"
         return Unreachable(message, hint=hint)
 
     def _credentials(self) -> str:
         told = self._settings.told
         if told:
             return f"it was asked with: {', '.join(told)}"
-        return f"put a token into {PREFIX}TOKEN, or {PREFIX}USER and {PREFIX}PASSWORD, or name a file in {CONFIG}"
+        return f"set {PREFIX}TOKEN, or {PREFIX}USER and {PREFIX}PASSWORD, or name a file in {CONFIG}"
 
 
 _LOGIN_PAGE = "a login page or a proxy stands in between; what is needed is the address of the API itself"
 
 
-class _Again(Exception):  # noqa: N818  never leaves this module
+class _Again(Exception):
     """What may pass: asked once more before it is an error."""
 
     def __init__(self, error: SourceError) -> None:

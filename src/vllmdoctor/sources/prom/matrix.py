@@ -21,7 +21,7 @@ _VALUE = b'"value":['
 _SEPARATORS = b" \t\r\n,"
 
 
-class Broken(Exception):  # noqa: N818  never leaves this package
+class Broken(Exception):
     """The answer ends in the middle, or is no JSON of this kind."""
 
 
@@ -142,7 +142,7 @@ def _row(text: _Text) -> Row:
             numbers = _numbers(text.take(text.find(end)))
             text.at += len(end)
             text.at += text.find(b"}") + 1
-            return Row(labels, numbers[0::2], numbers[1::2])
+            return Row(labels, numbers[0::2], numbers[1::2].copy())
     else:
         _skip(text)
     return Row(labels, np.empty(0), np.empty(0))
@@ -179,7 +179,7 @@ def _any_row(entry: dict[str, Any]) -> Row:
     """A series whose keys stand in another order, or with other blanks, than usual."""
     pairs = entry.get("values", [entry["value"]] if "value" in entry else [])
     numbers = np.array([float(n) for pair in pairs for n in pair], dtype=np.float64)
-    return Row(entry.get("metric", {}), numbers[0::2], numbers[1::2])
+    return Row(entry.get("metric", {}), numbers[0::2], numbers[1::2].copy())
 
 
 def _skip(text: _Text) -> None:

@@ -66,7 +66,8 @@ def read_settings(user: tuple[str, str] | None = None, environ: Mapping[str, str
     if given.get("key_file") and not given.get("cert_file"):
         raise UsageError(f"a key without a certificate: set {PREFIX}CERT_FILE as well")
     timeout = parse_duration(given["timeout"]) if given.get("timeout") else TIMEOUT_S
-    login = Login(headers, user, given.get("ca_file", ""), given.get("cert_file", ""), given.get("key_file", ""))
+    files = (given.get(key, "") for key in ("ca_file", "cert_file", "key_file"))
+    login = Login(headers, user, *files)
     words = ("user" if user else "", "token" if token and not user else "", *sorted(given))
     spelled = {spelling for secret in secrets for spelling in (secret, quote(secret, safe=""))}
     hidden = sorted((s for s in spelled if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)

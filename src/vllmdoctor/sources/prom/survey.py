@@ -11,7 +11,6 @@ from vllmdoctor.errors import NotEnoughData, NotVllm
 from vllmdoctor.model import Gap
 from vllmdoctor.sources import History
 from vllmdoctor.sources.prom.api import Api
-from vllmdoctor.sources.prom.matrix import Row
 from vllmdoctor.sources.prom.names import ENGINE_BUCKETS, Spelling, any_name
 from vllmdoctor.sources.prom.plan import one_of, quoted
 from vllmdoctor.sources.prom.targets import Scheme, Target, scheme_of, single_copy, targets_of
@@ -60,7 +59,8 @@ def survey(api: Api, history: History, clock: float) -> Survey:
     core = _core(names, spelling)
     found = api.series([_selector(core, matchers)], start, end)
     start, end, step = _extent(api, core, matchers, start, end)
-    live = [row.labels for row in api.instant(f"last_over_time({_selector(core, matchers)}[{_span(step)}])", end)]
+    rows = api.instant(f"last_over_time({_selector(core, matchers)}[{_span(step)}])", end)
+    live = [row.labels for row in rows]
     found = found or live
     scheme = scheme_of(found)
     label, value = single_copy(live, scheme)
@@ -76,7 +76,18 @@ def survey(api: Api, history: History, clock: float) -> Survey:
     for labels in found:
         engines[scheme.key(labels)] += 1
     told = Survey(
-        start, end, scrape, scheme, targets, tuple(names), shown, 0, matchers, spelling, tuple(gaps), dict(engines)
+        start,
+        end,
+        scrape,
+        scheme,
+        targets,
+        tuple(names),
+        shown,
+        0,
+        matchers,
+        spelling,
+        tuple(gaps),
+        dict(engines),
     )
     return replace(told, buckets=_buckets(api, told))
 
@@ -102,7 +113,8 @@ def _names(
     def ask(matchers: Sequence[str]) -> list[str]:
         chosen = "{" + ",".join([f"__name__=~{quoted(any_name(history.prefix))}", *matchers]) + "}"
         found = api.names([chosen], start, end)
-        return sorted(n for n in found if spelling.canonical(n).startswith("vllm:") and not n.endswith("_created"))
+        found = [n for n in found if not n.endswith("_created")]
+        return sorted(n for n in found if spelling.canonical(n).startswith("vllm:"))
 
     names = ask(matchers)
     if names:
@@ -149,7 +161,12 @@ def _extent(
 
 
 def _interval(
-    api: Api, core: Sequence[str], matchers: Sequence[str], found: Sequence[dict[str, str]], start: float, end: float
+    api: Api,
+    core: Sequence[str],
+    matchers: Sequence[str],
+    found: Sequence[dict[str, str]],
+    start: float,
+    end: float,
 ) -> float:
     """How often the servers are scraped (s): the median over a few, from their own samples."""
     label = next((n for n in ("instance", "pod") if all(labels.get(n) for labels in found)), "")
@@ -181,7 +198,8 @@ def _shown(
     names = f"__name__=~{quoted(any_name(history.prefix))}"
     chosen = ",".join([names, '__name__!~".+_(bucket|sum|created)"', *matchers])
     by = ",".join(label for label in scheme.by if label not in ("engine", "model_name", "model"))
-    rows: list[Row] = api.instant(f"count by (__name__,{by}) (last_over_time({{{chosen}}}[{_span(reach)}]))", end)
+    query = f"count by (__name__,{by}) (last_over_time({{{chosen}}}[{_span(reach)}]))"
+    rows = api.instant(query, end)
     shown: dict[Key, dict[str, int]] = defaultdict(dict)
     for row in rows:
         key = scheme.key(row.labels)

@@ -84,7 +84,14 @@ def targets_of(found: Sequence[Mapping[str, str]], scheme: Scheme) -> dict[tuple
         node = next((labels[n] for n in NODE_LABELS if labels.get(n)), "")
         instance, pod, namespace, cluster = key
         targets[key] = Target(
-            names[key], instance, pod, namespace, cluster, labels.get("job", ""), labels.get("container", ""), node
+            names[key],
+            instance,
+            pod,
+            namespace,
+            cluster,
+            labels.get("job", ""),
+            labels.get("container", ""),
+            node,
         )
     return targets
 
