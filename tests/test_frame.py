@@ -126,10 +126,10 @@ def test_a_container_joins_the_engine_of_its_pod_only() -> None:
 def test_a_gpu_exporters_own_pod_is_not_the_one_it_reports_on() -> None:
     observed = history(
         {'vllm:num_requests_running{engine="0",model_name="m",pod="a"}': [1] * 30}, instance="a"
-    ) + history(
-        {'vllm:num_requests_running{engine="0",model_name="m",pod="b"}': [1] * 30}, instance="b"
+    ) + history({'vllm:num_requests_running{engine="0",model_name="m",pod="b"}': [1] * 30}, instance="b")
+    observed += history(
+        {'DCGM_FI_DEV_SM_CLOCK{exported_pod="b",gpu="0",pod="dcgm"}': [1980] * 30}, instance="g"
     )
-    observed += history({'DCGM_FI_DEV_SM_CLOCK{exported_pod="b",gpu="0",pod="dcgm"}': [1980] * 30}, instance="g")
 
     assert {f.instance: f.has("gpu_sm_clock") for f in frames(gather(observed))} == {"a": False, "b": True}
 

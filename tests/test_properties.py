@@ -34,7 +34,9 @@ def spellings() -> list[str]:
             for engine in ("0", "1"):
                 labels = f'engine="{engine}",model_name="m"'
                 if signal.kind == "histogram":
-                    out += [f'{spelling.text}_bucket{{{labels},le="{le}"}}' for le in ("0.3", "1.0", "+Inf", "x")]
+                    out += [
+                        f'{spelling.text}_bucket{{{labels},le="{le}"}}' for le in ("0.3", "1.0", "+Inf", "x")
+                    ]
                     out += [f"{spelling.text}_sum{{{labels}}}", f"{spelling.text}_count{{{labels}}}"]
                 else:
                     out.append(f"{spelling.text}{{{labels}}}")
@@ -75,13 +77,19 @@ def test_no_recording_trips_the_judge_or_the_renderers(observations: list[Observ
             assert all(0 <= o.confidence <= 1 for o in engine.outcomes)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     st.one_of(
         st.binary(max_size=2000),
         st.text(max_size=2000).map(lambda t: t.encode("utf-8", "surrogatepass")),
         st.lists(
-            st.tuples(st.sampled_from(SPELLINGS), VALUES, st.sampled_from(["", " 1700000000", " 1700000015.5"])),
+            st.tuples(
+                st.sampled_from(SPELLINGS), VALUES, st.sampled_from(["", " 1700000000", " 1700000015.5"])
+            ),
             max_size=40,
         ).map(lambda rows: "".join(f"{s} {v}{t}\n" for s, v, t in rows).encode()),
     )

@@ -52,12 +52,16 @@ def test_no_harmful_mistake_is_made_on_a_real_recording(name: str) -> None:
     assert found.isdisjoint(slug(label) for label in TRUTH[name]["must_not"])
 
 
-@pytest.mark.parametrize("name", [n for n in sorted(TRUTH) if TRUTH[n]["label"] in ("healthy", "demand_drop")])
+@pytest.mark.parametrize(
+    "name", [n for n in sorted(TRUTH) if TRUTH[n]["label"] in ("healthy", "demand_drop")]
+)
 def test_a_healthy_server_is_never_called_sick(name: str) -> None:
     assert judged(name).verdict is Verdict.HEALTHY
 
 
-@pytest.mark.parametrize("name", [n for n in sorted(TRUTH) if TRUTH[n]["label"] not in ("healthy", "demand_drop")])
+@pytest.mark.parametrize(
+    "name", [n for n in sorted(TRUTH) if TRUTH[n]["label"] not in ("healthy", "demand_drop")]
+)
 def test_every_sick_server_gets_a_plan_with_a_computed_change(name: str) -> None:
     first = judged(name).plan[0]
 

@@ -4,6 +4,7 @@ Only typer and the errors are imported at the top; a command imports what it nee
 needs it, so that a missing file fails before anything heavy is loaded.
 """
 
+import gc
 import os
 import sys
 import traceback
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vllmdoctor.launch import Launch
     from vllmdoctor.model import Report
     from vllmdoctor.recording import Recording
-    from vllmdoctor.sources import Window
+    from vllmdoctor.sources import History, Window
     from vllmdoctor.sources.observe import Progress
 
 app = typer.Typer(
@@ -37,7 +38,8 @@ Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET...",
-        help="http(s)://HOST:PORT, a file, - for standard input, or example:NAME. Several make one case.",
+        help="http(s)://HOST:PORT, prom+http(s)://HOST:PORT (a Prometheus), a file, - for standard input, "
+        "or example:NAME. Several make one case.",
         show_default=False,
     ),
 ]
@@ -58,6 +60,21 @@ ArgsFile = Annotated[
         help="a file with the command, vLLM's --config file, a Kubernetes manifest, chart values, or -",
         metavar="FILE",
     ),
+]
+Match = Annotated[
+    str,
+    typer.Option("--match", help='prom+: label matchers, as in namespace="inference"', metavar="MATCHERS"),
+]
+Span = Annotated[str, typer.Option("--window", help="prom+: how far back to look [24h]", metavar="DURATION")]
+At = Annotated[
+    str, typer.Option("--at", help="prom+: the time at which the window ends [now]", metavar="TIME")
+]
+MetricPrefix = Annotated[
+    str, typer.Option("--metric-prefix", help="prom+: what relabelling put before the names", metavar="TEXT")
+]
+MaxPoints = Annotated[
+    int | None,
+    typer.Option("--max-points", min=1000, help="prom+: ask for no more points [5000000]", metavar="N"),
 ]
 
 
@@ -81,6 +98,11 @@ def diagnose(
     targets: Targets,
     duration: For = "60s",
     every: Every = "5s",
+    match: Match = "",
+    span: Span = "",
+    at: At = "",
+    metric_prefix: MetricPrefix = "",
+    max_points: MaxPoints = None,
     baseline: Annotated[
         str,
         typer.Option(
@@ -119,7 +141,7 @@ def diagnose(
     _check_version(vllm_version)
     _check_new(output, save)
     launch = _launch(args, args_file)
-    window = _window(duration, every)
+    window = _window(duration, every, _history(targets, match, span, at, metric_prefix, max_points))
     recording = gather_targets(targets, window, _watcher(targets, vllm_version))
     before = gather_targets([baseline], window) if baseline else None
     if save:
@@ -260,6 +282,11 @@ def record(
     output: Annotated[str, typer.Option("--output", "-o", help="the recording to write", metavar="FILE")],
     duration: For = "8h",
     every: Every = "15s",
+    match: Match = "",
+    span: Span = "",
+    at: At = "",
+    metric_prefix: MetricPrefix = "",
+    max_points: MaxPoints = None,
     append: Annotated[bool, typer.Option("--append", help="go on with a recording that exists")] = False,
     redact: Annotated[
         bool, typer.Option("--redact", help="replace model, pod and host names by aliases")
@@ -282,6 +309,7 @@ def record(
         redact=redact,
         max_bytes=parse_size(max_size),
         on_progress=recorder(sys.stderr),
+        history=_history(targets, match, span, at, metric_prefix, max_points),
     )
     parts = f" in {done.parts} parts, the last" if done.parts > 1 else ""
     _say(f"{done.scrapes} scrapes recorded{parts} in {done.path} ({done.size_bytes / 2**20:.2f} MiB)")
@@ -395,6 +423,8 @@ def signals(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code; the one place where errors are caught."""
+    # one short run that keeps what it makes: collecting garbage every 700 objects is a tenth of its time
+    gc.set_threshold(100_000, 50, 50)
     try:
         app(args=arguments, prog_name="vllmdoctor", standalone_mode=True)
     except VllmDoctorError as error:
@@ -440,12 +470,13 @@ def _judge(
 ) -> "Report":
     """The report, with what the arguments of the launch add to it."""
     from vllmdoctor.diagnosis import diagnose as judge
+    from vllmdoctor.sources import without_login
     from vllmdoctor.launch_report import with_findings, with_launch
 
     told = with_launch(recording, launch) if launch else recording
     report = judge(
         told,
-        target=" ".join(targets),
+        target=" ".join(map(without_login, targets)),
         baseline=baseline,
         baseline_name=baseline_name,
         vllm_version=vllm_version,
@@ -464,11 +495,48 @@ def _remedy_page(slug: str) -> str:
     return page(slug)
 
 
-def _window(duration: str, every: str) -> "Window":
-    from vllmdoctor.sources import Window
+def _window(duration: str, every: str, history: "History | None" = None) -> "Window":
+    from vllmdoctor.sources import History, Window
     from vllmdoctor.units import parse_duration
 
-    return Window(duration_s=parse_duration(duration), interval_s=parse_duration(every))
+    return Window(parse_duration(duration), parse_duration(every), history=history or History())
+
+
+def _history(
+    targets: list[str], match: str, span: str, at: str, prefix: str, max_points: int | None
+) -> "History":
+    """What of a Prometheus' history is asked for; these options mean nothing to other targets."""
+    from vllmdoctor.sources import History
+    from vllmdoctor.sources.prom.when import parse_moment
+    from vllmdoctor.units import parse_duration
+
+    given = {
+        "--match": match,
+        "--window": span,
+        "--at": at,
+        "--metric-prefix": prefix,
+        "--max-points": max_points,
+    }
+    asked = any(target.startswith("prom+") for target in targets)
+    for option, value in given.items():
+        if value and not asked:
+            raise UsageError(f"{option} is for a Prometheus", hint="name it as prom+http://HOST:PORT")
+    usual = History()
+    tell = (lambda text: _progress(f"{text} ")) if asked and sys.stderr.isatty() else None
+    return History(
+        window_s=parse_duration(span) if span else usual.window_s,
+        at=parse_moment(at) if at else None,
+        match=match,
+        prefix=prefix,
+        max_points=max_points or usual.max_points,
+        tell=tell,
+    )
+
+
+def _progress(text: str) -> None:
+    """A line for the person that the next one replaces."""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
 
 
 def _check_version(text: str) -> None:

@@ -12,7 +12,7 @@ from vllmdoctor.model import Snapshot
 from vllmdoctor.openmetrics import openmetrics
 from vllmdoctor.recording import Recording
 from vllmdoctor.redaction import Redactor
-from vllmdoctor.sources import Window, gather_targets, open_sources, without_login
+from vllmdoctor.sources import History, Window, gather_targets, open_sources, without_login
 from vllmdoctor.sources.observe import failure_of, observe
 from vllmdoctor.storage import DEFAULT_MAX_BYTES, About, Recorder, check_free, save
 
@@ -49,13 +49,14 @@ def record_targets(
     redact: bool = False,
     max_bytes: int = DEFAULT_MAX_BYTES,
     on_progress: Callable[[Recorded], None] | None = None,
+    history: History | None = None,
 ) -> Recorded:
     """Record what the targets show until the time is over or Ctrl-C; each scrape is on the disk at once.
 
     Files are read, and written in our own form. VllmDoctorError where nothing can be read or the
     file cannot be written; no file that holds nothing is left then.
     """
-    window = Window(duration_s, interval_s)
+    window = Window(duration_s, interval_s, history=history or History())
     sources = open_sources(targets)
     if not append:
         check_free(path)

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.errors import NotEnoughData, NotVllm, UnknownName, UsageError, VllmDoctorError
-from vllmdoctor.model import Fact, Gap, Snapshot
+from vllmdoctor.model import Fact, Gap, Samples, Snapshot
 from vllmdoctor.recording import Recording, gather
 from vllmdoctor.sources import Window, gather_targets, open_source
 from vllmdoctor.sources.example import examples
 from vllmdoctor.sources.moments import moment_of_line, moment_of_name
+from vllmdoctor.sources.query import read_query
 from vllmdoctor.storage import Recorder
 
 EXPOSITIONS = Path(__file__).parent.parent / "expositions"
@@ -195,6 +196,15 @@ def test_a_saved_query_range_answer_is_read(tmp_path: Path) -> None:
         }
         assert recording.columns["x:1"]['vllm:a{instance="x:1"}'].times.tolist() == [1000, 1015.5]
         assert [gap.why for gap in recording.gaps] == ["the query's result has no metric name"]
+
+
+def test_a_key_outside_of_any_entry_does_not_stop_the_reading() -> None:
+    text = '{"metric":{"__name__":"up"},"value":[1,2]} "metric"'
+
+    (read_, gap) = read_query(text, "i", "o")
+
+    assert isinstance(read_, Samples)
+    assert isinstance(gap, Gap)
 
 
 def test_of_a_query_answer_that_was_cut_off_the_whole_series_are_read(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a remedy is asked, the arithmetic several remedies share, and how a step is written."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -98,7 +99,8 @@ def pool_formula(ask: Ask) -> str:
     return (
         f"to keep up {plain(needed, 1)} must run (peak {plain(peak(needed), 1)}) x "
         f"({plain(ask.number('mean_prompt'))} + {plain(ask.number('mean_output'))}/2) tokens / {MARGIN} "
-        f"= {plain(tokens)} tokens; pool {plain(ask.number('pool_tokens'))}"
+        f"= {plain(tokens)} tokens; pool "
+        + (plain(ask.number("pool_tokens")) if ask.number("pool_tokens") > 0 else "not known")
     )
 
 
@@ -129,6 +131,10 @@ def plain(value: float, digits: int = 0) -> str:
     if digits == 0 and abs(value) < 10 and value != round(value):
         return f"{value:.3g}"
     return f"{value:,.{digits}f}"
+
+
+# an arithmetic with a number that is none says nothing
+_NONSENSE = re.compile(r"(?<![\w-])-?(?:nan|inf)\b|\?")
 
 
 def step(
@@ -165,7 +171,7 @@ def step(
         flag=flag_name,
         before=before,
         after=after,
-        formula=formula,
+        formula="" if _NONSENSE.search(formula) else formula,
         effect=effect,
         tradeoff=tradeoff,
         verify=verify,

@@ -45,7 +45,7 @@ def enable_prefix_caching(ask: Ask) -> Step | None:
         flag_name=CACHING,
         before="False",
         after="True",
-        formula=saved if share >= WORTH else "prompt tokens saved = repeated share x mean prompt",
+        formula=saved if share >= WORTH and prompt > 0 else "prompt tokens saved = repeated share x mean prompt",
         effect=f"hit ratio up to {share:.0%} and prefill work down by as much (0-{share:.0%})"
         if share >= WORTH
         else "cannot be predicted because the share of prompt tokens that repeat is not known",
@@ -134,7 +134,9 @@ def disable_or_retune_spec_decode(ask: Ask) -> Step | None:
     rate, drafted = ask.number("spec_acceptance"), ask.number("num_speculative_tokens")
     fewer = max(1.0, ceil(drafted * rate)) if rate >= 0 and drafted > 0 else math.nan
     tokens = (
-        f"1 + {rate:.2f} x {plain(drafted)} = {1 + rate * drafted:.2f} tokens per step" if drafted > 0 else ""
+        f"1 + {rate:.2f} x {plain(drafted)} = {1 + rate * drafted:.2f} tokens per step"
+        if drafted > 0 and rate >= 0
+        else ""
     )
     if fewer >= drafted:
         action = f"Leave {SPEC} out; restart; compare the rate with and without."

@@ -98,7 +98,7 @@ def split_traffic_by_length(ask: Ask) -> Step | None:
         effort=Effort.CAPACITY,
         after=f"{cut:.0f} tokens",
         formula=f"p99 {plain(longest)} / p50 {plain(median)} = {longest / median:.0f}"
-        if longest > 0
+        if longest > 0 and median > 0
         else f"cut at about {plain(SPLIT_AT)} tokens",
         effect="short requests no longer wait for long prompts; how far TTFT falls cannot be predicted",
         tradeoff="a second deployment, and a gateway that counts tokens",

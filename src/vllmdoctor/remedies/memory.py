@@ -7,6 +7,7 @@ from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import GIB, Ask, dismissed, floor, gain_bound, plain, step
 
 UTILIZATION = "--gpu-memory-utilization"
+LOWEST = 0.3  # below it hardly a model fits
 HIGHEST = 0.95  # above it start-up or a peak may run out of device memory
 RUNBOOK_LOW, RUNBOOK_HIGH = 0.85, 0.88
 POOL_CHECK = "KV cache size in the start-up log, preemptions per minute, requests waiting"
@@ -65,6 +66,8 @@ def lower_gpu_memory_utilization(ask: Ask) -> Step | None:
         else:
             before_text = f"{before:g}"
             target = RUNBOOK_HIGH if before > RUNBOOK_HIGH + 0.015 else round(before - 0.03, 2)
+        if before < LOWEST:
+            return dismissed(slug, title, ask, "moot", f"{before:g} is low already")
         return step(
             slug,
             title,

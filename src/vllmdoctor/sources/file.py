@@ -11,7 +11,6 @@ from vllmdoctor.model import Gap, Observation
 from vllmdoctor.recording_lines import Decoder
 from vllmdoctor.sources import Source, Window, open_source
 from vllmdoctor.sources.input import Input, Kind, open_input
-from vllmdoctor.sources.log.reader import read_log
 from vllmdoctor.sources.moments import moment_of_name
 from vllmdoctor.sources.pages import PageReader, SavedPage, by_process, by_server, laid_out
 from vllmdoctor.sources.query import read_query
@@ -78,6 +77,9 @@ class FileSource:
             return
         if kind is Kind.LOG:
             now = window.clock() if self.path is None else _moment(self.path)
+            # here: its many patterns are compiled only for a log
+            from vllmdoctor.sources.log.reader import read_log
+
             yield from read_log(source.pieces(), self.instance, now)
             yield from _troubles(source, self.instance)
             return

@@ -21,7 +21,8 @@ def read_query(text: str, instance: str, origin: str) -> Iterator[Samples | Gap]
     unnamed = damaged = at = 0
     while (key := text.find(_KEY, at)) >= 0:
         try:
-            entry, at = decoder.raw_decode(text, text.rfind("{", 0, key))
+            entry, end = decoder.raw_decode(text, text.rfind("{", 0, key))
+            at = max(end, key + len(_KEY))  # the brace before a key need not be its own
             series, times, values = _series(entry)
             if series:
                 yield Samples(instance, series, times, values)

@@ -2,8 +2,10 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
-_HEAD = 200  # a line's own time stands at its start; further on it may be anything's
+_HEAD = 160  # a line's own time stands at its start; further on it may be anything's
+_FIRST = 70  # that of a container or of another log format at the very start
 _ISO = re.compile(
     r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?(?![\d:])"
 )
@@ -33,9 +35,11 @@ class Clock:
 
     def read(self, line: str) -> float | None:
         """Unix seconds of a line, or None where it shows none."""
-        head = line if line.startswith("{") else line[:_HEAD]
-        iso = _ISO.search(head)
+        head = line[:_HEAD]
         own = _VLLM.search(head)
+        iso = None
+        if own is None or own.start() > 40 or not head[0].isalpha() and head[0] != "(":
+            iso = _ISO.search(line if line.startswith("{") else line[:_FIRST])
         if iso and iso[8]:
             exact = _from_iso(iso)
             if exact is not None:
@@ -84,13 +88,7 @@ class Clock:
 
     def _moment(self, month: int, day: int) -> float | None:
         """The day's start; a 29 February is looked for in the last leap year."""
-        years = range(self._year, self._year - 4, -1) if (month, day) == (2, 29) else (self._year,)
-        for year in years:
-            try:
-                return datetime(year, month, day, tzinfo=UTC).timestamp()
-            except ValueError:
-                continue
-        return None
+        return _day(self._year, month, day)
 
     def _of_day(self, seconds: float) -> float | None:
         """A time without any date: the day is that of the reference, and midnights are counted."""
@@ -108,6 +106,18 @@ class Clock:
             self._day += _DAY_S
         self._last_of_day = seconds
         return self._day + seconds
+
+
+@lru_cache(maxsize=1024)
+def _day(year: int, month: int, day: int) -> float | None:
+    """When a day starts (unix s)."""
+    years = range(year, year - 4, -1) if (month, day) == (2, 29) else (year,)
+    for y in years:
+        try:
+            return datetime(y, month, day, tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    return None
 
 
 def _seconds(match: re.Match[str], first: int) -> float:

@@ -32,6 +32,7 @@ _AMOUNTS = {
     "corrupted": "log:corrupted_requests_total",
 }
 _COLUMNS = (*_GAUGES, *_RATES, *_AMOUNTS)
+_SERVED = _COLUMNS.index("served")
 SERIES = frozenset({*_GAUGES.values(), *_RATES.values(), *_AMOUNTS.values()})
 
 
@@ -41,7 +42,7 @@ class Track:
     def __init__(self) -> None:
         self.times = array("d")
         self._lives = array("l")
-        self._rows: dict[str, array[float]] = {name: array("d") for name in _COLUMNS}
+        self._rows = array("d")  # row by row
         self._old = False
         self._rust = False
 
@@ -50,14 +51,14 @@ class Track:
         self.times.append(time)
         self._lives.append(life)
         self._old, self._rust = line.old, self._rust or line.rust
-        for name, column in self._rows.items():
-            column.append(line.values.get(name, math.nan))
-        self._rows["served"][-1] = served
+        told = line.values.get
+        self._rows.extend([told(name, math.nan) for name in _COLUMNS])
+        self._rows[_SERVED - len(_COLUMNS)] = served
 
     def amend(self, **values: float) -> None:
         """Add what another line of the same moment tells to the last row."""
         for name, value in values.items():
-            self._rows[name][-1] = value
+            self._rows[_COLUMNS.index(name) - len(_COLUMNS)] = value
 
     @property
     def interval(self) -> float:
@@ -74,7 +75,8 @@ class Track:
     def samples(self, instance: str, labels: Mapping[str, str], ends: Sequence[float], alone: bool) -> Iterator[Samples]:
         """All series of this engine on one time axis. `ends` say when each life was last heard of (unix s);
         `alone`: no other engine shares the server, so that its access lines are this engine's."""
-        rows = {name: np.frombuffer(column) for name, column in self._rows.items()}
+        table = np.frombuffer(self._rows).reshape(-1, len(_COLUMNS))
+        rows = {name: table[:, i] for i, name in enumerate(_COLUMNS)}
         if not alone or not np.nansum(rows["served"]):
             rows["served"] = np.full(rows["served"].size, np.nan)
         for name in ("deferred", "preemptions", "corrupted"):

@@ -1,13 +1,13 @@
-"""Finding the few lines that matter among millions: bytes first, text only for what is left.
+"""Finding the few lines that matter among millions, by bytes; text is made of those only.
 
-Most of a busy server's log is access lines. They are counted, not read.
+Most of a busy server's log is access lines. They are counted, not looked at one by one.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from vllmdoctor.sources.log.shapes import SPECULATION
+from vllmdoctor.sources.log.shapes import SPECULATION, STATISTICS
 from vllmdoctor.sources.log.statistics import read_statistics
 
 _LONGEST = 1 << 16  # of a longer line only the start is read
@@ -15,18 +15,23 @@ _TAIL = 200  # so many last lines are kept, to see when the log ends
 _WRAPS = 4  # a statistics line is at most so many pieces of a narrow terminal
 _ACCESS = b" HTTP/1."
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
-_WANTED = re.compile(
-    rb"throughput|tput: |RUNNING: |metrics: |KV cache|refix cache|version |engine \(|args: |max model len"
-    rb"|max_num_batched|blocks: |_override|block size|oncurrency|memory|Model loading|Graph capturing|ERROR|Error"
-    rb"|died|timed out|timeout|hutdown|Shutting|FSM|JIT|tats logging|preempted|block found"
-)
+
+# Bytes that a line must hold to be looked at. vLLM's own lines name their source file; other formats are
+# looked for by more words, until the first line shows that they need not be.
+_FILES = (b".py:", b".rs:")
+_ALWAYS = (b"hroughput: ", b"Error", b"Watchdog")
+_WORDS = (b"tput: ", b"RUNNING: ", b"KV cache", b"args: ", b"LLM engine (v", b"server version", b"preempted by", b"block found", b"died unex",
+          b"timed out", b"not freed yet", b"advance FSM", b"metrics: ")  # fmt: skip
 _REQUEST = re.compile(rb"(?:Received|Added|Aborted|Finished) request")
-_STATISTICS = (b"throughput", b"tput: ", b"metrics: ")
+_STATISTICS = (b"hroughput", b"tput: ", b"metrics: ")
 _NEW = re.compile(
     rb"\s*(?:\(\w+[ )]|\[|\{|\d{4}-\d\d-\d\d|\d\d:\d\d:|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|[A-Z][a-z]{2} +\d"
     rb"|[\w.-]+ +\| |Traceback)"
 )
 _SERVER = re.compile(rb"(?:\[pod/([\w.-]+)/[\w.-]+\] |([\w.-]+?)\s+\| )")
+_POST = b"POST /v1/"
+_GOOD = b" 200 OK"
+_GOOD_POST = re.compile(rb"POST /v1/[^\n]*200 OK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +49,79 @@ class Scanner:
 
     def __init__(self) -> None:
         self.tail: list[str] = []
+        self._joiner = _Joiner()
+        self._own = False
+        self._last = b""  # the last line of the piece before
 
     def scan(self, pieces: Iterable[bytes]) -> Iterator[Line]:
         """The lines that matter of pieces of whole lines."""
-        joiner = _Joiner()
         last: list[bytes] = []
         for piece in pieces:
-            lines = piece.split(b"\n")
-            last = [*last, *lines][-_TAIL:] if len(lines) < _TAIL else lines[-_TAIL:]
-            at = 0
-            for i, line in [(i, x) for i, x in enumerate(lines) if x and _ACCESS not in x]:
-                joiner.served += _served(lines, at, i)
-                at = i
-                for part in _cleaned(line):
-                    yield from joiner.add(part)
-            joiner.served += _served(lines, at, len(lines))
-        yield from joiner.end()
+            if last and not piece:
+                continue
+            yield from self._piece(piece)
+            lines = piece[-100 * _TAIL :].split(b"\n")
+            last = [*last, *lines][-_TAIL:]
+            self._last = next((x for x in reversed(lines) if x), b"")
+        yield from self._joiner.end()
         self.tail = [_text(part) for line in last for part in _cleaned(line)]
 
+    def _piece(self, piece: bytes) -> Iterator[Line]:
+        joiner = self._joiner
+        failures = piece.count(_ACCESS) != piece.count(_GOOD)
+        counted = 0
+        if joiner.holds:
+            yield from self._following(piece, 0)
+        for start, end in self._candidates(piece):
+            joiner.served += _served(piece, counted, start, failures)
+            counted = start
+            line = piece[start : min(end, start + _LONGEST)]
+            if _ACCESS in line or (b" request" in line and _REQUEST.search(line)):
+                continue
+            for part in _cleaned(line):
+                if part:
+                    yield from joiner.add(part, lambda at=start: self._before(piece, at))
+            if joiner.holds:
+                yield from self._following(piece, end + 1)
+        joiner.served += _served(piece, counted, len(piece), failures)
 
-def _served(lines: list[bytes], start: int, end: int) -> int:
-    if end - start < 2:
-        return int(end > start and b"POST /v1/" in lines[start] and b"200 OK" in lines[start])
-    return sum(b"POST /v1/" in x and b"200 OK" in x for x in lines[start:end])
+    def _candidates(self, piece: bytes) -> list[tuple[int, int]]:
+        """(start, end) of the lines that hold any of the bytes looked for."""
+        found: dict[int, int] = {}
+        self._own = self._own or any(name in piece for name in _FILES)
+        for needle in (*_FILES, *_ALWAYS) if self._own else (*_FILES, *_ALWAYS, *_WORDS):
+            at = piece.find(needle)
+            while at >= 0:
+                end = piece.find(b"\n", at)
+                end = len(piece) if end < 0 else end
+                found[piece.rfind(b"\n", 0, at) + 1] = end
+                at = piece.find(needle, end)
+        return sorted(found.items())
+
+    def _following(self, piece: bytes, at: int) -> Iterator[Line]:
+        """Give the joiner the lines after a statistics line, as long as they may be its continuation."""
+        while self._joiner.holds and at < len(piece):
+            end = piece.find(b"\n", at)
+            end = len(piece) if end < 0 else end
+            line = piece[at : min(end, at + _LONGEST)].rstrip(b"\r")
+            at = end + 1
+            yield from self._joiner.go_on(line)
+
+    def _before(self, piece: bytes, start: int) -> bytes:
+        """The line before the one that starts there."""
+        if start == 0:
+            return self._last
+        return piece[piece.rfind(b"\n", 0, start - 1) + 1 : start - 1].rstrip(b"\r")
+
+
+def _served(piece: bytes, start: int, end: int, failures: bool) -> int:
+    if failures:
+        return len(_GOOD_POST.findall(piece, start, end))
+    return piece.count(_POST, start, end)
 
 
 def _cleaned(line: bytes) -> list[bytes]:
     """The line without colours; where a progress bar was overwritten, its parts."""
-    line = line[:_LONGEST]
     if b"\x1b" in line:
         line = _COLOUR.sub(b"", line)
     line = line.strip(b"\0").rstrip(b"\r")
@@ -85,24 +135,35 @@ class _Joiner:
         self.served = 0
         self._held = b""  # a statistics line that may go on
         self._pieces = 0
-        self._before = b""
 
-    def add(self, line: bytes) -> Iterator[Line]:
-        """Take one line; yield what is complete."""
+    @property
+    def holds(self) -> bool:
+        """Whether a line is held back because the next may belong to it."""
+        return bool(self._held)
+
+    def add(self, line: bytes, before: Callable[[], bytes]) -> Iterator[Line]:
+        """Take a line of interest; yield what is complete."""
         if self._held:
-            if self._pieces < _WRAPS and not _NEW.match(line) and _goes_on(self._held, line):
-                self._held += line
-                self._pieces += 1
+            if line in self._held:  # it was taken as the continuation already
                 return
             yield from self.end()
-        if _WANTED.search(line) and not _REQUEST.search(line):
-            if any(word in line for word in _STATISTICS):
-                if b"Avg" not in line and not _NEW.match(line) and _starts(self._before + line):
-                    line = self._before + line  # wrapped before the words that tell it
-                self._held, self._pieces = line, 1
-            else:
-                yield self._line(line)
-        self._before = line
+        if not any(word in line for word in _STATISTICS):
+            yield self._line(line)
+            return
+        if b"Avg prompt" not in line and b"metrics: " not in line and not _NEW.match(line):
+            whole = before() + line  # wrapped before the words that tell what it is
+            if read_statistics(_text(whole)) is None:
+                return
+            line = whole
+        self._held, self._pieces = line, 1
+
+    def go_on(self, line: bytes) -> Iterator[Line]:
+        """Take the line after the one that is held: join it, or yield what is held."""
+        if self._pieces < _WRAPS and line and not _NEW.match(line) and _goes_on(self._held, line):
+            self._held += line
+            self._pieces += 1
+        else:
+            yield from self.end()
 
     def end(self) -> Iterator[Line]:
         """Yield what is held back."""
@@ -119,15 +180,11 @@ class _Joiner:
 
 def _goes_on(held: bytes, line: bytes) -> bool:
     """Whether the line after a statistics line adds numbers to it."""
-    more = _text(held + line)
-    if not SPECULATION.pattern.search(_text(held)) and SPECULATION.pattern.search(more):
-        return True
-    before, after = read_statistics(_text(held)), read_statistics(more)
+    text, more = _text(held), _text(held + line)
+    if STATISTICS.pattern.search(more) is None:
+        return not SPECULATION.pattern.search(text) and SPECULATION.pattern.search(more) is not None
+    before, after = read_statistics(text), read_statistics(more)
     return after is not None and (before is None or before.values != after.values)
-
-
-def _starts(line: bytes) -> bool:
-    return read_statistics(_text(line)) is not None
 
 
 def _text(line: bytes) -> str:

@@ -201,7 +201,7 @@ TROUBLE: tuple[tuple[str, re.Pattern[str], str, str], ...] = tuple(
          "several API servers: no statistics lines are written",
          "WARNING 01-30 10:00:05 [async_llm.py:120] AsyncLLM created with api_server_count more than 1; disabling "
          "stats logging to avoid incomplete stats."),
-        ("stopping", r"\[shutdown\] API server: shutdown triggered|INFO: +Shutting down$", "the server shuts down",
+        ("stopping", r"\[shutdown\] API server: shutdown triggered", "the server shuts down",
          "(APIServer pid=1980) INFO 11-29 13:54:04 [launcher.py:254] [shutdown] API server: shutdown triggered"),
     )
 )  # fmt: skip

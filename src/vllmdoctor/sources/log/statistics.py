@@ -2,13 +2,15 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from vllmdoctor.sources.log.shapes import FIELDS, STATISTICS
 
 _PAIR = re.compile(r"([A-Z][A-Za-z ]*?)\s*:\s*(-?\d+(?:\.\d+)?)")
 _POOL = re.compile(r"[a-z]*kvcacheus(?:ed|age)")
-_ENGINE = re.compile(r"Engine\s*(\d+):")
+_ENGINE = re.compile(r"Engine\s*(\d+):\s*$")
 _TOGETHER = re.compile(r"\d+ Engines Aggregated:")
+_FEWEST = 4  # fields of a line that was read as vLLM writes it; else it was wrapped, or is an old one
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +32,15 @@ def read_statistics(text: str) -> Statistics | None:
     start = STATISTICS.pattern.search(text)
     if start is None:
         return None
-    values: dict[str, float] = {}
-    body = text[start.start() :].replace("|", ",")
-    for label, number in _PAIR.findall(body):
-        key = label.replace(" ", "").lower()
-        if key in FIELDS:
-            name, scale = FIELDS[key]
-            values[name] = float(number) * scale
-        elif _POOL.fullmatch(key):
-            values.setdefault("usage", float(number) * 0.01)
-    engine = _ENGINE.search(text, 0, start.start() + 1)
+    at = start.start()
+    values = _plain(text[at:])
+    if len(values) < _FEWEST:
+        values = _lenient(text[at:])
+    engine = _ENGINE.search(text, max(0, at - 16), at)
     return Statistics(
         engine=str(int(engine[1])) if engine else "0",
         values=values,
-        rust="put:" in start[0] and "tput" in start[0],
+        rust=start[0].endswith("tput:") and "through" not in start[0],
         old="swapped" in values,
     )
 
@@ -51,3 +48,33 @@ def read_statistics(text: str) -> Statistics | None:
 def aggregated(text: str) -> bool:
     """Whether the line sums several engines up."""
     return bool(_TOGETHER.search(text))
+
+
+def _plain(body: str) -> dict[str, float]:
+    """The fields of a line that is as vLLM writes it; fewer of one that is not."""
+    values: dict[str, float] = {}
+    for part in body.split(", "):
+        label, _, rest = part.partition(": ")
+        name, scale = _field(label)
+        if name and name not in values:
+            try:
+                values[name] = float(rest.partition(" ")[0].rstrip("%.\n")) * scale
+            except ValueError:
+                return {}
+    return values
+
+
+def _lenient(body: str) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for label, number in _PAIR.findall(body.replace("|", ",")):
+        name, scale = _field(label)
+        if name:
+            values.setdefault(name, float(number) * scale)
+    return values
+
+
+@lru_cache(maxsize=1024)
+def _field(label: str) -> tuple[str, float]:
+    """What a label names, and the scale to SI; ("", 0) for one that is not read."""
+    key = label.replace(" ", "").lower()
+    return FIELDS.get(key) or (("usage", 0.01) if _POOL.fullmatch(key) else ("", 0.0))

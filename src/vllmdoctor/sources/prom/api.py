@@ -26,7 +26,8 @@ RETRY_S = 0.5
 _SHOWN = 200  # so much of a server's own words is quoted
 _TOO_LARGE = re.compile(
     r"exceeded maximum resolution|too many (?:samples|points|series|chunks)"
-    r"|max(?:imum)?[- _]?(?:samples|points|series)|limit|timed out|timeout|context deadline|too large|exceeds",
+    r"|max(?:imum)?[- _]?(?:samples|points|series)|limit"
+    r"|timed out|timeout|context deadline|too large|exceeds",
     re.IGNORECASE,
 )
 Query = Sequence[tuple[str, str]]

@@ -40,7 +40,7 @@ class Emitter:
     def __post_init__(self) -> None:
         for step, back, end in (
             (self.grid.fine, _FINE_BACK_S, self.grid.end),
-            (self.grid.bin, _COARSE_BACK_S, self.grid.coarse_end),
+            (self.grid.coarse, _COARSE_BACK_S, self.grid.coarse_end),
         ):
             count = round((end - self.grid.start) / step) + 1
             times = np.float64(self.grid.start) + step * np.arange(count, dtype=np.float64)

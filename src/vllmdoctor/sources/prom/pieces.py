@@ -68,7 +68,7 @@ def questions(told: Survey, around: Sequence[Link], budget: int) -> tuple[Grid, 
             max(2.2 * told.scrape_s, told.scrape_s + 2),
             grid.start,
             grid.coarse_end if group.coarse else grid.end,
-            grid.bin if group.coarse else grid.fine,
+            grid.coarse if group.coarse else grid.fine,
         )
         asked += map(Question, piece.batches(group.series))
     for link in around:

@@ -6,7 +6,7 @@ extrapolation makes 3.9 requests of 4. What is summed away is summed by the serv
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vllmdoctor.frame import STEPS_S, choose_step
@@ -14,55 +14,68 @@ from vllmdoctor.frame import STEPS_S, choose_step
 MOST_POINTS_A_PIECE = 150_000
 """About 4 MB of JSON, and far below any limit of a server."""
 
+CHEAP_POINTS = 500_000
+"""Where no more than this is asked, a closer look than the judgement needs is taken."""
+
 MOST_SERIES_A_PIECE = 2_000
 _MOST_STEPS = 10_000  # a server refuses more than 11,000
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The moments asked: gauges and counters every `fine` s, histograms every `bin` s, from `start` on.
+    """The moments asked: gauges and counters every `fine` s, histograms every `coarse` s, from `start` on.
 
-    `bin` is the step on which the history will be judged and a multiple of `fine`; all moments are
-    multiples of their step, as some servers would round them to.
+    `coarse` is never more than four times `fine`: beyond, a judge would take the time between for a
+    gap. All moments are multiples of their step, as some servers would round them to.
     """
 
     start: float
     end: float
     fine: float
-    bin: float
+    coarse: float
 
     @property
     def coarse_end(self) -> float:
         """The last moment at which histograms are asked."""
-        return self.start + math.floor((self.end - self.start) / self.bin) * self.bin
+        return self.start + math.floor((self.end - self.start) / self.coarse) * self.coarse
 
     def points(self, fine_series: int, coarse_series: int) -> int:
         """How many points so many series have."""
         span = self.end - self.start
-        return round(fine_series * (span / self.fine + 1) + coarse_series * (span / self.bin + 1))
+        return round(fine_series * (span / self.fine + 1) + coarse_series * (span / self.coarse + 1))
 
 
-def grid_for(start: float, end: float, scrape_s: float, wider: int = 0) -> Grid:
-    """The grid for a history, `wider` sizes wider than is best.
+def grids(start: float, end: float, scrape_s: float) -> Iterator[Grid]:
+    """Grids for a history, the closest look first.
 
-    At its best, gauges and counters have four moments a bin; beyond, two, so that the judgement
-    comes to the same bins.
+    A bin of the judgement is divided into fine steps as far as the scrapes allow; histograms are
+    asked once a bin or more often. Wider ones have two fine steps a bin, so that the judgement comes to
+    the same bins.
     """
     best = choose_step(end - start, scrape_s)
-    widths = [best, best, *(float(s) for s in STEPS_S if s > best), *(3600.0 * n for n in range(3, 200))]
-    width = widths[min(wider, len(widths) - 1)]
-    fine = width / 4 if wider == 0 and width / 4 >= 0.95 * scrape_s else width / 2
-    return Grid(math.floor(start / width) * width, math.floor(end / fine) * fine, fine, width)
+    scrapes = best / scrape_s
+    if scrapes == int(scrapes):  # every scrape, where a bin holds a whole number of them
+        coarse = next(n for n in (4, 3, 2, 1) if scrapes % n == 0) * scrape_s
+        yield Grid(math.floor(start / best) * best, math.floor(end / scrape_s) * scrape_s, scrape_s, coarse)
+    halvings = max(1, math.floor(math.log2(best / (0.95 * scrape_s))))
+    for halved in range(halvings, 0, -1):
+        yield _grid(start, end, best, best / 2**halved)
+    for width in (*(float(s) for s in STEPS_S if s > best), *(3600.0 * n for n in range(3, 200))):
+        yield _grid(start, end, width, width / 2)
+
+
+def _grid(start: float, end: float, width: float, fine: float) -> Grid:
+    return Grid(math.floor(start / width) * width, math.floor(end / fine) * fine, fine, min(width, 4 * fine))
 
 
 def within(budget: int, start: float, end: float, scrape_s: float, fine: int, coarse: int) -> Grid:
-    """The finest grid on which so many series cost no more points than the budget."""
-    grid = grid_for(start, end, scrape_s)
-    for wider in range(1, 40):
-        if grid.points(fine, coarse) <= budget:
-            break
-        grid = grid_for(start, end, scrape_s, wider)
-    return grid
+    """The grid for so many series: as close as is cheap, never more points than the budget."""
+    affordable = [grid for grid in grids(start, end, scrape_s) if grid.points(fine, coarse) <= budget]
+    if not affordable:
+        return list(grids(start, end, scrape_s))[-1]
+    usual = [grid for grid in affordable if 4 * grid.fine >= choose_step(end - start, scrape_s)]
+    cheap = [grid for grid in affordable if grid.points(fine, coarse) <= CHEAP_POINTS]
+    return (cheap if cheap and (not usual or cheap[0].fine < usual[0].fine) else usual or affordable)[0]
 
 
 @dataclass(frozen=True, slots=True)

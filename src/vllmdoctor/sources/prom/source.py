@@ -52,7 +52,7 @@ class PrometheusSource:
             if failed is not None:
                 yield failed
             grid, asked = questions(told, around, history.max_points)
-            yield from _told_limits(api, told, history, grid.fine, grid.bin)
+            yield from _told_limits(api, told, history, grid.fine, grid.coarse)
             emitter = Emitter(grid, told)
             reading = _Reading(api, history, emitter, deque(asked))
             try:

@@ -20,6 +20,7 @@ Key = tuple[str, str, str, str]
 # every server shows one of these, whatever its release and whatever a scrape filter drops
 _CORE = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens", "prompt_tokens")
 _LOOKS = 200
+_REACH_S = 60.0
 _SKEW_S = 30.0
 _SLOWEST_SCRAPE_S = 600.0
 _ASKED_FOR_INTERVAL = 3
@@ -58,8 +59,8 @@ def survey(api: Api, history: History, clock: float) -> Survey:
     names = _names(api, history, matchers, start, end, spelling)
     core = _core(names, spelling)
     found = api.series([_selector(core, matchers)], start, end)
-    start, end, step = _extent(api, core, matchers, start, end)
-    rows = api.instant(f"last_over_time({_selector(core, matchers)}[{_span(step)}])", end)
+    start, end = _extent(api, core, matchers, start, end)
+    rows = api.instant(f"last_over_time({_selector(core, matchers)}[{_span(_REACH_S)}])", end)
     live = [row.labels for row in rows]
     found = found or live
     scheme = scheme_of(found)
@@ -139,25 +140,27 @@ def _core(names: Sequence[str], spelling: Spelling) -> list[str]:
 
 def _extent(
     api: Api, core: Sequence[str], matchers: Sequence[str], start: float, end: float
-) -> tuple[float, float, float]:
-    """(start, end, precision) of what there is: a window of a day may hold an hour."""
-    step = 1.0
-    for _ in range(3):
+) -> tuple[float, float]:
+    """(start, end) of what there is: a window of a day may hold an hour."""
+    chosen = _selector(core, matchers)
+    for _ in range(4):
         step = max(1.0, math.ceil((end - start) / _LOOKS))
-        reach = max(step, 60.0)
-        query = f"count(last_over_time({_selector(core, matchers)}[{_span(reach)}]))"
-        rows = api.matrix(query, start, end, step)
+        rows = api.matrix(f"count(last_over_time({chosen}[{_span(max(step, _REACH_S))}]))", start, end, step)
         if not rows or not len(rows[0].times):
             raise NotEnoughData(
                 f"{api.shown} holds no sample of vLLM's in this window",
                 hint="a longer --window or another --at reaches more",
             )
-        times = rows[0].times
-        narrow = max(start, float(times[0]) - step), min(end, float(times[-1]))
-        if narrow[1] - narrow[0] > (end - start) / 4 or step <= 1:
-            return *narrow, max(step, 60.0)
-        start, end = narrow
-    return start, end, max(step, 60.0)
+        first, last = float(rows[0].times[0]), float(rows[0].times[-1])
+        short = last - first < (end - start) / 4 and step > 1
+        start, end = max(start, first - step), min(end, last)
+        if not short:
+            break
+    if step > 4 * _REACH_S:  # the last look may be long after the last sample
+        near = api.matrix(f"count(last_over_time({chosen}[{_span(_REACH_S)}]))", end - step, end, _REACH_S)
+        end = float(near[0].times[-1]) if near and len(near[0].times) else end
+    newest = api.instant(f"max(timestamp({chosen}))", end)
+    return start, min(end, math.ceil(float(newest[0].values[0]))) if newest else end
 
 
 def _interval(

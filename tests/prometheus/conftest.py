@@ -1,0 +1,103 @@
+"""One history, filled into every Prometheus of this machine; the tests ask it over real sockets."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.prometheus import fleet, store
+from tests.prometheus.gateway import Gateway
+from vllmdoctor.recording import Recording
+from vllmdoctor.sources import Window, gather_targets
+
+EXAMPLES = ("kv-thrash", "overload-kv", "hol-big-batch", "prefix-off")
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A server with the history, and which it is."""
+
+    url: str
+    name: str
+
+    @property
+    def target(self) -> str:
+        return f"prom+{self.url}"
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No credentials of the person who runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("VLLMDOCTOR_PROM_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("VLLMDOCTOR_TOKEN", raising=False)
+
+
+@pytest.fixture(scope="session")
+def recordings() -> dict[str, Recording]:
+    """Real recordings, as a Prometheus would have stored them: a pod each."""
+    return {
+        name: store.stored(
+            gather_targets([f"example:{name}"], Window()),
+            {"instance": f"10.1.0.{n}:8000", "job": "vllm", "namespace": "examples", "pod": name},
+        )
+        for n, name in enumerate(EXAMPLES, 1)
+    }
+
+
+@pytest.fixture(scope="session")
+def history(recordings: dict[str, Recording], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All of it as one OpenMetrics file."""
+    folder = tmp_path_factory.mktemp("history")
+    store.write(recordings.values(), folder / "real.om")
+    text = (folder / "real.om").read_text().removesuffix("# EOF\n")
+    path = folder / "history.om"
+    types = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    path.write_text(types + "\n" + "\n".join(fleet.text()) + "\n# EOF\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def filled(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Filled]]:
+    """Every server of history that can be run here, filled; what cannot is said loudly."""
+    found = store.binaries()
+    if not found:
+        pytest.skip("no Prometheus: install `prometheus` (with promtool), or name a folder in " + store.PROMETHEUS)
+    servers: dict[str, Filled] = {}
+    with ExitStack() as stack:
+        for one in found:
+            folder = tmp_path_factory.mktemp("prometheus")
+            url = stack.enter_context(store.prometheus(one, history, folder))
+            servers[f"prometheus-{one.version.partition('.')[0]}"] = Filled(url, f"Prometheus {one.version}")
+        binary = store.victoria()
+        if binary:
+            folder = tmp_path_factory.mktemp("victoria")
+            url = stack.enter_context(store.victoriametrics(binary, history, folder))
+            servers["victoriametrics"] = Filled(url, "VictoriaMetrics")
+        yield servers
+
+
+@pytest.fixture(params=["prometheus-2", "prometheus-3", "victoriametrics"])
+def each(request: pytest.FixtureRequest, filled: dict[str, Filled]) -> Filled:
+    """Each kind of server in turn."""
+    if request.param not in filled:
+        pytest.skip(f"NOT TESTED: no {request.param} on this machine: see {store.PROMETHEUS} and {store.VICTORIA}")
+    return filled[request.param]
+
+
+@pytest.fixture
+def one(filled: dict[str, Filled]) -> Filled:
+    """Any of the servers."""
+    return next(iter(filled.values()))
+
+
+@pytest.fixture
+def gateway(one: Filled) -> Iterator[Gateway]:
+    """A server in front of it that can spoil its answers."""
+    gateway = Gateway(one.url)
+    yield gateway
+    gateway.close()

@@ -1,0 +1,155 @@
+"""Real servers of history on 127.0.0.1: a Prometheus filled by promtool, a VictoriaMetrics filled by import."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllmdoctor.exposition import canonical_series, split_series
+from vllmdoctor.openmetrics import openmetrics
+from vllmdoctor.recording import Column, Recording
+
+PROMETHEUS = "VLLMDOCTOR_TEST_PROMETHEUS"  # folders with `prometheus` and `promtool`, beside those on PATH
+VICTORIA = "VLLMDOCTOR_TEST_VICTORIAMETRICS"  # a `victoria-metrics` binary that is not on PATH
+READY_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """One release of Prometheus with its promtool."""
+
+    prometheus: str
+    promtool: str
+    version: str
+
+
+def binaries() -> list[Binaries]:
+    """Every Prometheus of this machine, the one on PATH first."""
+    folders = [None, *filter(None, os.environ.get(PROMETHEUS, "").split(os.pathsep))]
+    found = []
+    for folder in folders:
+        server, tool = (shutil.which(name, path=folder) for name in ("prometheus", "promtool"))
+        if server and tool:
+            told = subprocess.run([server, "--version"], capture_output=True, text=True)
+            version = re.search(r"version (\S+)", told.stdout + told.stderr)
+            found.append(Binaries(server, tool, version[1] if version else "?"))
+    return found
+
+
+def victoria() -> str | None:
+    """The VictoriaMetrics of this machine."""
+    return os.environ.get(VICTORIA) or shutil.which("victoria-metrics")
+
+
+def stored(
+    recording: Recording, place: Mapping[str, str], companions: Mapping[str, str] | None = None
+) -> Recording:
+    """A recording with the labels that service discovery would have given its series.
+
+    `place` is for the server's own series, `companions` for those of exporters beside it.
+    """
+    columns: dict[str, dict[str, Column]] = {}
+    for of in recording.columns.values():
+        for key, column in of.items():
+            name, labels = split_series(key)
+            own = name.startswith(("vllm:", "http_", "process_", "python_", "up"))
+            added = place if own else (companions or {})
+            merged = {**labels, **added} if own else {**added, **labels}
+            columns.setdefault(merged.get("instance", "?"), {})[canonical_series(name, merged)] = column
+    return Recording(columns)
+
+
+def write(recordings: Iterable[Recording], path: Path) -> None:
+    """All recordings as one OpenMetrics file."""
+    columns: dict[str, dict[str, Column]] = {}
+    for recording in recordings:
+        for instance, of in recording.columns.items():
+            columns.setdefault(instance, {}).update(of)
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(openmetrics(Recording(columns)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def prometheus(one: Binaries, history: Path, folder: Path, *flags: str, web: str = "") -> Iterator[str]:
+    """A running Prometheus with a history; its address."""
+    data, config, port = folder / "data", folder / "prometheus.yml", free_port()
+    subprocess.run(
+        [one.promtool, "tsdb", "create-blocks-from", "openmetrics", "-q", "--max-block-duration=27h"]
+        + [str(history), str(data)],
+        check=True,
+        capture_output=True,
+    )
+    config.write_text("scrape_configs: []\n")
+    command = [
+        *(one.prometheus, f"--config.file={config}", f"--storage.tsdb.path={data}"),
+        *("--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"),
+        *flags,
+    ]
+    prefix = next((flag.partition("=")[2] for flag in flags if flag.startswith("--web.route-prefix")), "")
+    with running(command, folder / "log") as process:
+        wait_for(f"{web or f'http://127.0.0.1:{port}'}{prefix}/-/ready", process)
+        yield f"http://127.0.0.1:{port}{prefix}"
+
+
+@contextmanager
+def victoriametrics(binary: str, history: Path, folder: Path) -> Iterator[str]:
+    """A running VictoriaMetrics with a history; its address."""
+    port = free_port()
+    command = [
+        *(binary, f"-storageDataPath={folder / 'data'}", f"-httpListenAddr=127.0.0.1:{port}"),
+        *("-retentionPeriod=100y", "-search.latencyOffset=0s"),
+    ]
+    url = f"http://127.0.0.1:{port}"
+    with running(command, folder / "log") as process:
+        wait_for(f"{url}/health", process)
+        # its import wants milliseconds
+        lines = (
+            f"{head} {round(float(time_s) * 1000)}"
+            for head, _, time_s in (
+                row.rpartition(" ") for row in history.read_text().splitlines() if row[0] != "#"
+            )
+        )
+        body = "\n".join(lines).encode()
+        urllib.request.urlopen(f"{url}/api/v1/import/prometheus", data=body, timeout=60).read()
+        urllib.request.urlopen(f"{url}/internal/force_flush", timeout=60).read()
+        yield url
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + READY_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        try:
+            urllib.request.urlopen(url, timeout=1).read()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise RuntimeError(f"{url} did not answer in {READY_S:g} s")
