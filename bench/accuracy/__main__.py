@@ -91,7 +91,8 @@ def _line(row: Row) -> str:
     return (
         f"{told}{harm}{row.history.group:8} {row.history.key:36} {row.truth.label}"
         f" -> {row.verdict} {row.primary}{kind} {row.confidence:.2f}{also}"
-        f" | onset {row.onset_error:.0f} alert {row.alerted:.0f} found {row.found:.0f} min\n"
+        f" | onset {row.onset_error:.0f} alert {row.alerted:.0f} found {row.found:.0f} min"
+        f" | false alarms {len(row.alarms)} of {row.looks}\n"
     )
 
 

@@ -9,11 +9,14 @@ from vllmdoctor.diagnosis import diagnose
 from vllmdoctor.engines import frames
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.frame import Frame
+from vllmdoctor.model import Verdict
 from vllmdoctor.recording import FloatArray, Recording
 
 GRID_S = 60.0
 WINDOW_S, BACK_S, FOR_S, FALL = 1800.0, 6 * 3600.0, 900.0, 0.8
 LOOK_S = 600.0
+HOUR_S = 3600.0
+ALARMS = (Verdict.SICK, Verdict.UNEXPLAINED, Verdict.AT_RISK)
 
 
 def alert(recording: Recording, since: float) -> float | None:
@@ -52,6 +55,24 @@ def found(recording: Recording, truth: Truth, since: float) -> float | None:
             first = None
         at += LOOK_S
     return first
+
+
+def false_alarms(recording: Recording, truth: Truth) -> tuple[int, tuple[str, ...]]:
+    """(looks, false answers): asked once an hour while nothing was wrong yet.
+
+    Of a fine server that is all the time, of a faulty one until its cause begins. A false answer says
+    that the server is slow or in danger, and names no cause that is true of this history.
+    """
+    end = recording.end if truth.well else truth.onset
+    answers: list[str] = []
+    at, looks = recording.start + HOUR_S, 0
+    while end is not None and at < end:
+        report = diagnose(recording.window(recording.start, at))
+        looks += 1
+        if report.verdict in ALARMS and not truth.is_right(report.primary, report.kind):
+            answers.append(report.primary)
+        at += HOUR_S
+    return looks, tuple(answers)
 
 
 def _is_right(recording: Recording, truth: Truth) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.accuracy.baseline import DECLINING, thresholds
-from bench.accuracy.detection import alert, found, minutes
+from bench.accuracy.detection import alert, false_alarms, found, minutes
 from bench.accuracy.histories import open_history
 from bench.accuracy.truth import KINDS, History, Truth
 
@@ -30,6 +30,8 @@ class Row:
     effect_error: float  # the same, 0 anywhere between the cause's and the effect's onset
     alerted: float  # runbook's alert after the effect began, min; NaN: it never fires
     found: float  # true cause named after the effect began, min; NaN: never
+    looks: int  # hourly ones while nothing was wrong yet
+    alarms: tuple[str, ...]  # the false answers to them
     seconds: float  # CPU time of the diagnosis
 
     @property
@@ -70,6 +72,7 @@ def judged(history: History, folder: Path | None, detect: bool) -> Row:
     seconds = time.process_time() - begun
     since = truth.effect if truth.effect is not None else truth.onset
     begun_at = recording.start if truth.onset is None else truth.onset
+    looks, alarms = false_alarms(recording, truth) if detect and history.seed else (0, ())
     asked = detect and since is not None and not truth.well
     return Row(
         history=history,
@@ -84,6 +87,8 @@ def judged(history: History, folder: Path | None, detect: bool) -> Row:
         effect_error=_outside(minutes(report.onset, truth.onset), minutes(report.onset, since)),
         alerted=minutes(alert(recording, begun_at), since) if asked else math.nan,
         found=minutes(found(recording, truth, begun_at), since) if asked else math.nan,
+        looks=looks,
+        alarms=alarms,
         seconds=seconds,
     )
 

@@ -1,6 +1,7 @@
 """Figures -> the generated part of docs/accuracy.md."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bench.accuracy.judging import Row
@@ -39,6 +40,7 @@ def page(rows: Sequence[Row], notes: Mapping[str, str], split: str, *, soon: boo
     simulated = {g: by[g] for g in (TUNING, HELD_OUT) if g in by}
     if simulated and soon:
         parts += ["\n### How soon\n", _soon(simulated)]
+        parts += ["\n### Asked every hour while nothing is wrong\n", _alarms(simulated)]
     parts += ["\n### What a confidence is worth\n", _calibration(by)]
     if CASES in by:
         parts += ["\n### The public cases\n", _cases(by[CASES])]
@@ -133,6 +135,24 @@ def _soon(by: Mapping[str, Sequence[Row]]) -> str:
     shown = table(("", *measured), ((name, *(show(d) for d in measured.values())) for name, show in asked))
     slow = [f"`{r.history.key}` ({number(r.found - r.alerted)})" for some in by.values() for r in late(some)]
     return shown + (f"\n\nToo late or never (-): {', '.join(slow)}." if slow else "")
+
+
+def _alarms(by: Mapping[str, Sequence[Row]]) -> str:
+    """How often a server is called slow or in danger while nothing is wrong."""
+    lines = []
+    for group, rows in by.items():
+        looks = sum(r.looks for r in rows)
+        false = [answer for r in rows for answer in r.alarms]
+        worst = sorted((r for r in rows if r.alarms), key=lambda r: -len(r.alarms))
+        lines.append(
+            (
+                TITLES[group],
+                of(looks - len(false), looks),
+                ", ".join(f"{answer} {n}" for answer, n in Counter(false).most_common()) or "none",
+                ", ".join(f"{r.history.key} {len(r.alarms)} of {r.looks}" for r in worst[:12]) or "none",
+            )
+        )
+    return table(("histories", "looks without a false alarm", "false answers", "histories with most"), lines)
 
 
 def _calibration(by: Mapping[str, Sequence[Row]]) -> str:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  lines of a log stand here as they are
 """How fast a log is read: statistics lines among fifty times as many access lines.
 
     python -m bench.logs [MEGABYTES]
@@ -26,14 +27,15 @@ def write(path: Path, megabytes: int) -> int:
     """Write a log of about that size; returns how many statistics lines are in it."""
     count, size = 0, 0
     packed = path.suffix == ".gz"
-    with (gzip.open(path, "wt", 1) if packed else path.open("w")) as file:
+    with gzip.open(path, "wt", 1) if packed else path.open("w") as file:
         while size < megabytes * 1_000_000:
             block = []
             for _ in range(200):
                 seconds = 10 * count
                 day, rest = divmod(seconds, 86400)
                 block += [
-                    _ACCESS.format(count % 250, i, 40000 + (count * 7 + i) % 20000) for i in range(ACCESS_LINES)
+                    _ACCESS.format(count % 250, i, 40000 + (count * 7 + i) % 20000)
+                    for i in range(ACCESS_LINES)
                 ]
                 block.append(
                     _STATISTICS.format(
@@ -76,7 +78,10 @@ def main() -> None:
             path = Path(folder) / name
             count = write(path, size)
             done = subprocess.run(
-                [sys.executable, "-m", "bench.logs", "--measure", str(path)], capture_output=True, text=True, check=True
+                [sys.executable, "-m", "bench.logs", "--measure", str(path)],
+                capture_output=True,
+                text=True,
+                check=True,
             )
             lines, wall, cpu, peak, _ = (float(x) for x in done.stdout.split())
             sys.stdout.write(

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  lines of a log stand here as they are
 """A recording of metrics -> the log that its server would have written: for measuring what a log alone tells."""
 
 import math
@@ -45,7 +46,11 @@ def _lines(frame: Frame, alone: bool) -> Iterator[tuple[float, str]]:
             for _ in range(int(rates["requests_finished"])):
                 yield times[i] - 0.5, 'INFO:     10.0.0.1:40000 - "POST /v1/completions HTTP/1.1" 200 OK\n'
         if not (still and idle):
-            hits = rates["prefix_cache_hits"] / rates["prefix_cache_queries"] if rates["prefix_cache_queries"] else 0.0
+            hits = (
+                rates["prefix_cache_hits"] / rates["prefix_cache_queries"]
+                if rates["prefix_cache_queries"]
+                else 0.0
+            )
             yield (
                 times[i],
                 f"(APIServer pid=1) INFO {stamp} [loggers.py:335] Engine {int(frame.engine or 0):03d}: Avg prompt throughput: "
@@ -63,7 +68,10 @@ def _lines(frame: Frame, alone: bool) -> Iterator[tuple[float, str]]:
                 )
         idle, last, before = still, times[i], i
     stamp = f"{datetime.fromtimestamp(frame.end, UTC):%m-%d %H:%M:%S}"
-    yield frame.end, f"(APIServer pid=1) INFO {stamp} [launcher.py:254] [shutdown] API server: shutdown triggered\n"
+    yield (
+        frame.end,
+        f"(APIServer pid=1) INFO {stamp} [launcher.py:254] [shutdown] API server: shutdown triggered\n",
+    )
 
 
 def _at(frame: Frame, signal: str, times: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> list[float]:

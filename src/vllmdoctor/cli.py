@@ -470,8 +470,8 @@ def _judge(
 ) -> "Report":
     """The report, with what the arguments of the launch add to it."""
     from vllmdoctor.diagnosis import diagnose as judge
-    from vllmdoctor.sources import without_login
     from vllmdoctor.launch_report import with_findings, with_launch
+    from vllmdoctor.sources import without_login
 
     told = with_launch(recording, launch) if launch else recording
     report = judge(
@@ -488,11 +488,13 @@ def _remedy_page(slug: str) -> str:
     """What a remedy is; UnknownName names pages and remedies alike."""
     from vllmdoctor.plan import page
     from vllmdoctor.remedies import REMEDIES
+    from vllmdoctor.rules import all_rules
     from vllmdoctor.runbook import slugs
 
     if slug not in REMEDIES:
         raise UnknownName("runbook page or remedy", slug, (*slugs(), *REMEDIES))
-    return page(slug)
+    treated = ((r.slug, kind) for r in all_rules() for kind, used in r.remedies.items() if slug in used)
+    return page(slug, [f"{cause}, {kind}" if kind else cause for cause, kind in treated])
 
 
 def _window(duration: str, every: str, history: "History | None" = None) -> "Window":

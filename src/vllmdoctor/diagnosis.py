@@ -29,7 +29,7 @@ from vllmdoctor.model import (
 from vllmdoctor.prescribe import plan_for
 from vllmdoctor.recording import Recording
 from vllmdoctor.rules import Rule, all_rules, judge
-from vllmdoctor.signals import absence, renamed
+from vllmdoctor.signals import SIGNALS, absence, renamed
 from vllmdoctor.statistics import FloatArray
 from vllmdoctor.symptoms import is_slow, symptoms
 from vllmdoctor.vitals import Vitals
@@ -296,7 +296,8 @@ def _blind_spots(frame: Frame, version: VersionFound, rules: Sequence[Rule]) -> 
         for needed in rule.signals:
             names = (needed,) if isinstance(needed, str) else needed
             if not any(frame.has(n) for n in names):
-                why = LOG_LACKS if frame.from_log else absence(names[0], version.release)
+                of_vllm = SIGNALS[names[0]].names[0].era in ("V0", "V1", "process")
+                why = LOG_LACKS if frame.from_log and of_vllm else absence(names[0], version.release)
                 signals, slugs = by_reason.setdefault(why, ({}, {}))
                 signals[names[0].replace("_", " ")] = None
                 slugs[rule.slug] = None

@@ -57,6 +57,7 @@ def frames(recording: Recording) -> tuple[Frame, ...]:
             if pod is None or pod in pods or len(shared) == 1:
                 families.setdefault(name, []).append(labelled)
         _drop_sums(families)
+        _own_gpus(families)
         out.append(_frame(recording, instance, model, engine, _with_histograms(families)))
     return tuple(out)
 
@@ -67,6 +68,15 @@ def _drop_sums(families: dict[str, list[Labelled]]) -> None:
         if name.startswith("container_"):
             single = [x for x in columns if x.labels.get("container", "") not in ("", "POD")]
             families[name] = single or columns
+
+
+def _own_gpus(families: dict[str, list[Labelled]]) -> None:
+    """Of the machine's GPUs keep those on which a vLLM process was seen, where that was seen at all."""
+    own = {x.labels.get("gpu") for x in families.get("nvml:own_memory_bytes", ())}
+    if own:
+        for name, columns in families.items():
+            if name.startswith("nvml:"):
+                families[name] = [x for x in columns if x.labels.get("gpu") in own]
 
 
 def _fold_modelless(engines: dict[tuple[str, str, str], dict[str, list[Labelled]]]) -> None:

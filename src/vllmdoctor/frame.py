@@ -111,6 +111,20 @@ class Frame:
             return np.full(self.size, np.nan)
         return _merge(rows, SIGNALS[signal].merge) * self.names[signal].scale
 
+    def each(self, signal: str, *labels: str, how: str = "mean") -> Mapping[str, FloatArray]:
+        """A gauge per bin for each value of a label (of the first of `labels` that a series has)."""
+        return self._once(f"each {how} {labels}", signal, lambda: self._each(signal, labels, how))
+
+    def _each(self, signal: str, labels: tuple[str, ...], how: str) -> Mapping[str, FloatArray]:
+        apart: dict[str, list[Labelled]] = {}
+        for x in self.columns(signal):
+            apart.setdefault(next((x.labels[n] for n in labels if x.labels.get(n)), ""), []).append(x)
+        if len(apart) < 2:
+            return {value: self.gauge(signal, how) for value in apart}
+        name = self.names[signal].text
+        only = {value: replace(self, families={name: of}, _cache={}) for value, of in apart.items()}
+        return {value: frame.gauge(signal, how) for value, frame in only.items()}
+
     def raw(self, signal: str) -> tuple[FloatArray, FloatArray]:
         """All samples of a gauge or counter at their own times, label sets merged; empty when absent."""
         columns = [x.column for x in self.columns(signal)]

@@ -131,6 +131,8 @@ class Launch:
                 drafted = _drafted(each.value)
                 if drafted is not None:
                     found["num_speculative_tokens"] = Fact("num_speculative_tokens", drafted, self.origin)
+        if self.workload is not None and self.workload.replicas > 0:
+            found["replicas"] = Fact("replicas", self.workload.replicas, f"{self.origin}: replicas")
         if self.version is not None:
             found["vllm_version"] = Fact("vllm_version", self.version.text, f"{self.origin}: image")
         return tuple(found.values())

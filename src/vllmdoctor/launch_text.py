@@ -81,10 +81,10 @@ def build(
 
 
 def _split(text: str, origin: str) -> list[str]:
-    joined = re.sub(r"\\[ \t]*\r?\n", " ", text)
-    lines = [line for line in joined.splitlines() if not line.lstrip().startswith("#")]
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\[ \t]*(\n|$)", " ", "\n".join(lines))
     try:
-        return shlex.split(" ".join(lines), comments=False)
+        return shlex.split(joined, comments=False)
     except ValueError as error:
         raise UsageError(
             f"{origin} is no shell command: {str(error).lower()}", hint="close every quote; one command only"

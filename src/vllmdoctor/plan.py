@@ -129,11 +129,13 @@ def make_plan(
     return tuple(steps)
 
 
-def page(slug: str) -> str:
-    """What a remedy is, as Markdown: what it does, what it treats, what stands against it."""
+def page(slug: str, treats: Sequence[str] = ()) -> str:
+    """What a remedy is, as Markdown: what it does, what it `treats`, what stands against it."""
     lines = [f"# {slug}", summary(slug)]
+    if treats:
+        lines.append("## Treats\n\n" + "\n".join(f"- {cause}" for cause in treats))
     for heading, table in (("Also asked for", ALSO), ("Shown where it is of no use", WELL_KNOWN)):
-        causes = [cause for cause, slugs in table.items() if slug in slugs]
+        causes = [cause for cause, slugs in table.items() if slug in slugs and cause not in treats]
         if causes:
             lines.append(f"## {heading}\n\n" + "\n".join(f"- {cause}" for cause in causes))
     against = [other for pair in OPPOSITES if slug in pair for other in pair if other != slug]

@@ -1,12 +1,13 @@
 """From a case to the figures that remedies compute with, and so to the plan."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from vllmdoctor.case import Case, quantile
 from vllmdoctor.facts import VersionFound
+from vllmdoctor.frame import Frame
 from vllmdoctor.model import Outcome, Step
 from vllmdoctor.plan import make_plan
 from vllmdoctor.release import Version, VersionRange
@@ -45,9 +46,9 @@ def measured(case: Case) -> dict[str, Value]:
         "kv_usage_p95": quantile(v.usage, 0.95, now),
         "prefix_hit_ratio": case.now(v.hit_ratio),
         "spec_acceptance": case.now(v.acceptance),
-        "gpu_memory_total": _last(frame.gauge("gpu_memory_total")),
-        "gpu_memory_used": _last(frame.gauge("gpu_memory_used")),
-        "gpu_memory_free": _last(frame.gauge("gpu_memory_free")),
+        "gpu_memory_total": _of_one_gpu(frame, "gpu_memory_total", max),
+        "gpu_memory_used": _of_one_gpu(frame, "gpu_memory_used", max),
+        "gpu_memory_free": _of_one_gpu(frame, "gpu_memory_free", min),
         "memory_limit": _last(frame.gauge("container_memory_limit")),
         "memory_used": _last(frame.gauge("container_memory")),
         "gpu_temperature": case.now(frame.gauge("gpu_temperature")),
@@ -83,6 +84,13 @@ def _max(values: FloatArray, mask: "np.ndarray[tuple[int, ...], np.dtype[np.bool
     picked = values[mask]
     picked = picked[np.isfinite(picked)]
     return float(picked.max()) if picked.size else math.nan
+
+
+def _of_one_gpu(frame: Frame, signal: str, pick: Callable[[Iterable[float]], float]) -> float:
+    """The last value of the GPU that decides: gpu_memory_utilization holds for each GPU alone."""
+    told = [_last(values) for values in frame.each(signal, "gpu", "UUID", "uuid").values()]
+    known = [value for value in told if not math.isnan(value)]
+    return pick(known) if known else math.nan
 
 
 def _last(values: FloatArray) -> float:

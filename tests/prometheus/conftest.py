@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from tests.prometheus import fleet, store
 from tests.prometheus.gateway import Gateway
+
 from vllmdoctor.recording import Recording
 from vllmdoctor.sources import Window, gather_targets
 
@@ -66,7 +66,9 @@ def filled(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Every server of history that can be run here, filled; what cannot is said loudly."""
     found = store.binaries()
     if not found:
-        pytest.skip("no Prometheus: install `prometheus` (with promtool), or name a folder in " + store.PROMETHEUS)
+        pytest.skip(
+            "no Prometheus: install `prometheus` (with promtool), or name a folder in " + store.PROMETHEUS
+        )
     servers: dict[str, Filled] = {}
     with ExitStack() as stack:
         for one in found:
@@ -85,7 +87,9 @@ def filled(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def each(request: pytest.FixtureRequest, filled: dict[str, Filled]) -> Filled:
     """Each kind of server in turn."""
     if request.param not in filled:
-        pytest.skip(f"NOT TESTED: no {request.param} on this machine: see {store.PROMETHEUS} and {store.VICTORIA}")
+        pytest.skip(
+            f"NOT TESTED: no {request.param} on this machine: see {store.PROMETHEUS} and {store.VICTORIA}"
+        )
     return filled[request.param]
 
 

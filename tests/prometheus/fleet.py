@@ -26,7 +26,8 @@ def server(labels: str, born: float = START, gone: float = END, rate: float = 4.
         yield f"vllm:generation_tokens_total{{{model}}} {made} {at}"
         yield f"vllm:prompt_tokens_total{{{model}}} {2 * made} {at}"
         for reason, share in (("stop", 3), ("length", 1)):
-            yield f'vllm:request_success_total{{finished_reason="{reason}",{model}}} {made // 40 * share} {at}'
+            ended = f'finished_reason="{reason}",{model}'
+            yield f"vllm:request_success_total{{{ended}}} {made // 40 * share} {at}"
         for le, share in (("0.1", 1), ("1.0", 3), ("+Inf", 4)):
             yield f'vllm:time_to_first_token_seconds_bucket{{le="{le}",{model}}} {made // 40 * share} {at}'
         yield f"vllm:time_to_first_token_seconds_sum{{{model}}} {made / 80} {at}"
@@ -59,7 +60,8 @@ def around(pods: dict[str, float], namespace: str) -> Iterator[str]:
                 )
             yield (
                 f'kube_pod_container_status_restarts_total{{container="vllm",instance="10.9.9.9:8080",job="ksm",'
-                f'namespace="monitoring",pod="ksm-0",exported_namespace="{namespace}",exported_pod="{name}"}} 1 {at}'
+                f'namespace="monitoring",pod="ksm-0",exported_namespace="{namespace}",'
+                f'exported_pod="{name}"}} 1 {at}'
             )
             for gpu in ("0", "1"):
                 yield (

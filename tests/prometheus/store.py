@@ -1,4 +1,4 @@
-"""Real servers of history on 127.0.0.1: a Prometheus filled by promtool, a VictoriaMetrics filled by import."""
+"""Real servers of history on 127.0.0.1: Prometheus filled by promtool, VictoriaMetrics by import."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,12 +54,15 @@ def stored(
 ) -> Recording:
     """A recording with the labels that service discovery would have given its series.
 
-    `place` is for the server's own series, `companions` for those of exporters beside it.
+    `place` is for the server's own series, `companions` for those of exporters beside it. What no
+    judgement reads is left out, to be filled in sooner.
     """
     columns: dict[str, dict[str, Column]] = {}
     for of in recording.columns.values():
         for key, column in of.items():
             name, labels = split_series(key)
+            if name.endswith("_created") or name.startswith("python_"):
+                continue
             own = name.startswith(("vllm:", "http_", "process_", "python_", "up"))
             added = place if own else (companions or {})
             merged = {**labels, **added} if own else {**added, **labels}
@@ -84,15 +88,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(one: Binaries, history: Path, folder: Path, *flags: str, web: str = "") -> Iterator[str]:
+def prometheus(one: Binaries, history: Path, folder: Path, *flags: str) -> Iterator[str]:
     """A running Prometheus with a history; its address."""
     data, config, port = folder / "data", folder / "prometheus.yml", free_port()
-    subprocess.run(
-        [one.promtool, "tsdb", "create-blocks-from", "openmetrics", "-q", "--max-block-duration=27h"]
-        + [str(history), str(data)],
-        check=True,
-        capture_output=True,
-    )
+    if not data.exists():
+        backfill = ("tsdb", "create-blocks-from", "openmetrics", "-q", "--max-block-duration=27h")
+        subprocess.run([one.promtool, *backfill, str(history), str(data)], check=True, capture_output=True)
     config.write_text("scrape_configs: []\n")
     command = [
         *(one.prometheus, f"--config.file={config}", f"--storage.tsdb.path={data}"),
@@ -100,8 +101,9 @@ def prometheus(one: Binaries, history: Path, folder: Path, *flags: str, web: str
         *flags,
     ]
     prefix = next((flag.partition("=")[2] for flag in flags if flag.startswith("--web.route-prefix")), "")
+    guarded = any(flag.startswith("--web.config.file") for flag in flags)
     with running(command, folder / "log") as process:
-        wait_for(f"{web or f'http://127.0.0.1:{port}'}{prefix}/-/ready", process)
+        wait_for(f"http://127.0.0.1:{port}{prefix}/-/ready", process, any_answer=guarded)
         yield f"http://127.0.0.1:{port}{prefix}"
 
 
@@ -132,9 +134,7 @@ def victoriametrics(binary: str, history: Path, folder: Path) -> Iterator[str]:
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
     try:
         yield process
     finally:
@@ -142,7 +142,8 @@ def running(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[byt
         process.wait()
 
 
-def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_for(url: str, process: "subprocess.Popen[bytes]", *, any_answer: bool = False) -> None:
+    """Until it answers 200, or anything where it wants a login or TLS."""
     end = time.monotonic() + READY_S
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -150,6 +151,8 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
         try:
             urllib.request.urlopen(url, timeout=1).read()
             return
-        except OSError:
+        except OSError as error:
+            if any_answer and isinstance(error, urllib.error.HTTPError):
+                return
             time.sleep(0.02)
     raise RuntimeError(f"{url} did not answer in {READY_S:g} s")

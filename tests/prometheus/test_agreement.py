@@ -1,8 +1,8 @@
 """What a Prometheus answers leads to the verdict that the file it was filled from leads to."""
 
 import pytest
-
 from tests.prometheus.conftest import Filled
+
 from vllmdoctor.diagnosis import diagnose
 from vllmdoctor.recording import Recording
 from vllmdoctor.sources import History, Window, gather_targets

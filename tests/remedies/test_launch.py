@@ -94,7 +94,8 @@ def test_every_form_gives_the_same_facts(form: str) -> None:
     launch = parse_text(FORMS[form], "cmd.txt")
 
     told = facts(launch)
-    told.pop("vllm_version", None)
+    for beside in ("vllm_version", "replicas"):
+        told.pop(beside, None)
     assert {k: str(v) for k, v in told.items()} == {k: str(v) for k, v in COMMON.items()}
     assert launch.stray == ()
 
@@ -121,6 +122,7 @@ def test_the_workload_is_told_by_the_manifest() -> None:
     assert told is not None
     assert (told.kind, told.name, told.namespace, told.container) == ("Deployment", "vllm", "ai", "server")
     assert (told.replicas, told.labels, told.field, told.index) == (2, (("app", "vllm"),), "args", 1)
+    assert facts(parse_text(FORMS["deployment"], "x"))["replicas"] == 2
 
 
 def test_short_forms_lists_json_and_environment() -> None:
@@ -201,11 +203,30 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 
 WORDS = st.lists(
     st.sampled_from(
-        ["--max-num-seqs", "64", "--no-enable-prefix-caching", "--x=1", "-tp", "2", "m", "{}", "--", "-", "serve",
-         "apiVersion: v1", "kind: Pod", "spec:", "  containers: [{image: vllm}]", "\n", "docker", "run", "'a b'"]
+        [
+            "--max-num-seqs",
+            "64",
+            "--no-enable-prefix-caching",
+            "--x=1",
+            "-tp",
+            "2",
+            "m",
+            "{}",
+            "--",
+            "-",
+            "serve",
+            "apiVersion: v1",
+            "kind: Pod",
+            "spec:",
+            "  containers: [{image: vllm}]",
+            "\n",
+            "docker",
+            "run",
+            "'a b'",
+        ]
     ),
     max_size=12,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -230,16 +251,33 @@ def step(name: str, before: str, after: str) -> Step:
 @pytest.mark.parametrize(
     ("name", "before", "after", "words"),
     [
-        ("--max-num-seqs", "64", "4", "m --max-num-seqs 4 --gpu-memory-utilization=0.9 --no-enable-prefix-caching"),
-        ("--gpu-memory-utilization", "0.9", "0.95",
-         "m --max-num-seqs 64 --gpu-memory-utilization 0.95 --no-enable-prefix-caching"),
-        ("--enable-prefix-caching", "False", "True",
-         "m --max-num-seqs 64 --gpu-memory-utilization=0.9 --enable-prefix-caching"),
+        (
+            "--max-num-seqs",
+            "64",
+            "4",
+            "m --max-num-seqs 4 --gpu-memory-utilization=0.9 --no-enable-prefix-caching",
+        ),
+        (
+            "--gpu-memory-utilization",
+            "0.9",
+            "0.95",
+            "m --max-num-seqs 64 --gpu-memory-utilization 0.95 --no-enable-prefix-caching",
+        ),
+        (
+            "--enable-prefix-caching",
+            "False",
+            "True",
+            "m --max-num-seqs 64 --gpu-memory-utilization=0.9 --enable-prefix-caching",
+        ),
         ("--max-num-seqs", "64", "removed", "m --gpu-memory-utilization=0.9 --no-enable-prefix-caching"),
-        ("--watermark", "0.0", "0.02",
-         "m --max-num-seqs 64 --gpu-memory-utilization=0.9 --no-enable-prefix-caching --watermark 0.02"),
+        (
+            "--watermark",
+            "0.0",
+            "0.02",
+            "m --max-num-seqs 64 --gpu-memory-utilization=0.9 --no-enable-prefix-caching --watermark 0.02",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_step_changes_its_own_argument_alone(name: str, before: str, after: str, words: str) -> None:
     launch = parse_command(f"vllm serve m {ARGUMENTS}", "--args")
 

@@ -1,5 +1,7 @@
 """A launch command before it runs: what stops the start-up, what does nothing, what harms."""
 
+from pathlib import Path
+
 import pytest
 
 from vllmdoctor.flags import Release, arguments, flags
@@ -26,43 +28,91 @@ def test_a_good_command_has_nothing_to_say() -> None:
     ("args", "release", "slug", "severity", "words"),
     [
         ("--max-nm-seqs 4", "0.32.0", "unknown-argument", Severity.CRITICAL, "did you mean --max-num-seqs?"),
-        ("--max-num-seq 4", "0.32.0", "abbreviated-argument", Severity.WARNING, "is taken for --max-num-seqs"),
+        (
+            "--max-num-seq 4",
+            "0.32.0",
+            "abbreviated-argument",
+            Severity.WARNING,
+            "is taken for --max-num-seqs",
+        ),
         ("--disable-log-requests", "0.17.0", "removed-argument", Severity.CRITICAL, "removed in 0.17.0"),
         ("--swap-space 4", "0.18.0", "removed-argument", Severity.CRITICAL, "removed in 0.18.0"),
         ("--swap-space 4", "0.17.1", "inert-argument", Severity.INFO, "ignored by this engine"),
         ("--preemption-mode swap", "0.11.0", "removed-argument", Severity.CRITICAL, "removed in 0.11.0"),
         ("--num-scheduler-steps 8", "0.10.1.1", "removed-argument", Severity.CRITICAL, "removed in 0.10.1.1"),
-        ("--guided-decoding-backend outlines", "0.12.0", "removed-argument", Severity.CRITICAL,
-         "use --structured-outputs-config.backend"),
+        (
+            "--guided-decoding-backend outlines",
+            "0.12.0",
+            "removed-argument",
+            Severity.CRITICAL,
+            "use --structured-outputs-config.backend",
+        ),
         ("--watermark 0.02", "0.19.0", "not-yet-argument", Severity.CRITICAL, "came in 0.24.0"),
         ("--enable-prefix-caching", "0.32.0", "default-argument", Severity.INFO, "changes nothing"),
-        ("--max-num-partial-prefills 4", "0.20.0", "impossible-value", Severity.CRITICAL, "refuses more than 1"),
-        ("--max-num-partial-prefills 4", "0.9.0", "risky-value", Severity.WARNING, "falls back to the V0 engine"),
+        (
+            "--max-num-partial-prefills 4",
+            "0.20.0",
+            "impossible-value",
+            Severity.CRITICAL,
+            "refuses more than 1",
+        ),
+        (
+            "--max-num-partial-prefills 4",
+            "0.9.0",
+            "risky-value",
+            Severity.WARNING,
+            "falls back to the V0 engine",
+        ),
         ("--scheduling-policy priority", "0.9.1", "risky-value", Severity.WARNING, "before 0.9.2"),
         ("--gpu-memory-utilization 0.95", "0.32.0", "memory-without-headroom", Severity.WARNING, "leaves 5%"),
         ("--gpu-memory-utilization 95", "0.32.0", "impossible-value", Severity.CRITICAL, "0 to 1"),
         ("--max-num-seqs many", "0.32.0", "impossible-value", Severity.CRITICAL, "is no number"),
-        ("--max-num-batched-tokens 32 --max-num-seqs 64", "0.32.0", "impossible-value", Severity.CRITICAL,
-         "below --max-num-seqs 64"),
-        ("--max-num-batched-tokens 2048 --max-model-len 8192 --no-enable-chunked-prefill", "0.32.0",
-         "impossible-value", Severity.CRITICAL, "must hold a whole prompt"),
+        (
+            "--max-num-batched-tokens 32 --max-num-seqs 64",
+            "0.32.0",
+            "impossible-value",
+            Severity.CRITICAL,
+            "below --max-num-seqs 64",
+        ),
+        (
+            "--max-num-batched-tokens 2048 --max-model-len 8192 --no-enable-chunked-prefill",
+            "0.32.0",
+            "impossible-value",
+            Severity.CRITICAL,
+            "must hold a whole prompt",
+        ),
         ("--max-num-batched-tokens 8192", "0.32.0", "trade-off", Severity.INFO, "smaller KV pool"),
-        ("--long-prefill-token-threshold 4096 --max-num-batched-tokens 2048", "0.32.0", "inert-argument",
-         Severity.INFO, "slices nothing"),
+        (
+            "--long-prefill-token-threshold 4096 --max-num-batched-tokens 2048",
+            "0.32.0",
+            "inert-argument",
+            Severity.INFO,
+            "slices nothing",
+        ),
         ("--disable-log-stats", "0.32.0", "blinding", Severity.WARNING, "switches off vLLM's metrics"),
         ("--num-gpu-blocks-override 64", "0.32.0", "risky-value", Severity.WARNING, "meant for tests"),
-        ("--kv-cache-memory-bytes 1000000 --gpu-memory-utilization 0.9", "0.32.0", "inert-argument", Severity.INFO,
-         "sets it"),
+        (
+            "--kv-cache-memory-bytes 1000000 --gpu-memory-utilization 0.9",
+            "0.32.0",
+            "inert-argument",
+            Severity.INFO,
+            "sets it",
+        ),
         ("--max-num-seqs 4 --max-num-seqs 8", "0.32.0", "repeated-argument", Severity.WARNING, "4 then 8"),
         ("--max-num-seqs 4 8", "0.32.0", "stray-word", Severity.CRITICAL, "belongs to no argument"),
         ("--enable-prefix-caching=true", "0.32.0", "impossible-value", Severity.CRITICAL, "takes no value"),
         ("--speculative-config '{broken'", "0.32.0", "impossible-value", Severity.CRITICAL, "is no JSON"),
         ("--api-key abc", "0.32.0", "secret-in-arguments", Severity.WARNING, "VLLM_API_KEY"),
         ("--enforce-eager", "0.32.0", "trade-off", Severity.INFO, "decoding is slower"),
-        ("--max-model-len 1024 --num-gpu-blocks-override 32 --block-size 16", "0.32.0", "context-above-pool",
-         Severity.CRITICAL, "more than the KV pool's 512"),
+        (
+            "--max-model-len 1024 --num-gpu-blocks-override 32 --block-size 16",
+            "0.32.0",
+            "context-above-pool",
+            Severity.CRITICAL,
+            "more than the KV pool's 512",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_found(args: str, release: str, slug: str, severity: Severity, words: str) -> None:
     finding = found(args, version(release))[slug]
 
@@ -113,8 +163,10 @@ def test_without_a_release_it_is_told_which_one_was_taken() -> None:
     assert "the newest known" in check(parse_command("vllm serve m", "--args"), "", {}).head
 
 
-def test_every_finding_has_a_slug_that_is_explained() -> None:
-    assert all(about and about[0].islower() for about in LINTS.values())
+def test_every_finding_is_in_the_documentation_word_for_word() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text(encoding="utf-8")
+
+    assert [f"| `{slug}` | {about} |" in page for slug, about in LINTS.items()] == [True] * len(LINTS)
 
 
 @pytest.mark.parametrize("release", releases(), ids=str)

@@ -2,24 +2,23 @@
 
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vllmdoctor import diagnosis
-from vllmdoctor.case import Case, Fleet
+from vllmdoctor.case import Case
 from vllmdoctor.diagnosis import diagnose
-from vllmdoctor.engines import frames
-from vllmdoctor.facts import server_version
-from vllmdoctor.model import Outcome, Prediction, Report, Severity, Status
-from vllmdoctor.prescribe import measured
+from vllmdoctor.model import Outcome, Prediction, Report, Severity, Status, Step
+from vllmdoctor.prescribe import measured, plan_for
 from vllmdoctor.recording import Recording
 from vllmdoctor.release import version
 from vllmdoctor.remedies import figures, predict, prescribe
 from vllmdoctor.remedies.ask import Ask
 from vllmdoctor.sources import Window, gather_targets
-from vllmdoctor.vitals import Vitals
 
 TRUTH = json.loads((Path(__file__).parent / "pairs.json").read_text(encoding="utf-8"))
 MINUTES = 4.0  # each recording
@@ -38,10 +37,17 @@ def report(name: str) -> Report:
 
 @cache
 def case(name: str) -> Case:
-    framed = frames(recording(name))
-    vitals = Vitals(framed[0])
-    found = server_version(recording(name), framed[0], "")
-    return diagnosis._case(recording(name), vitals, Fleet(framed, (vitals,)), found, None)
+    """What the remedies are asked about: the case that the diagnosis itself makes of the recording."""
+    seen: list[Case] = []
+
+    def remembering(findings: Sequence[Outcome], told: Case, *rest: Any, **more: Any) -> tuple[Step, ...]:
+        seen.append(told)
+        return plan_for(findings, told, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnosis, "plan_for", remembering)
+        diagnose(recording(name))
+    return seen[0]
 
 
 def ask(name: str, slug: str, kind: str = "", **more: float) -> Ask:
@@ -166,10 +172,11 @@ def test_steps_of_a_real_plan_carry_their_predictions() -> None:
     assert (preemptions.low, preemptions.high) == (0.0, preemptions.now / 2)
 
 
-def test_a_pool_that_stays_too_small_promises_no_more_than_that_it_gets_no_worse() -> None:
-    half = predict.larger_pool(ask("overload-kv", "overload", "kv-bound"), 1.5)
+def test_a_pool_that_stays_too_small_promises_no_more_than_a_queue_that_gets_no_longer() -> None:
+    preemptions, waiting, ttft = predict.larger_pool(ask("overload-kv", "overload", "kv-bound"), 1.5)
 
-    assert all(p.high == p.now for p in half)
+    assert (waiting.high, ttft.high) == (waiting.now, ttft.now)
+    assert preemptions.high == 1.5 * preemptions.now  # half as many requests more run, and are preempted
 
 
 def test_caching_predicts_nothing_where_it_is_not_known_whether_prompts_repeat() -> None:

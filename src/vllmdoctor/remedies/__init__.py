@@ -6,7 +6,18 @@ from types import MappingProxyType
 from vllmdoctor.errors import UnknownName
 from vllmdoctor.flags import Release
 from vllmdoctor.model import Outcome, Step
-from vllmdoctor.remedies import batch, cache, care, fleet, memory, pool, special
+from vllmdoctor.remedies import (
+    batch,
+    cache,
+    care,
+    fleet,
+    memory,
+    neighbour,
+    newer,
+    pool,
+    settings,
+    special,
+)
 from vllmdoctor.remedies.ask import Ask, Remedy
 from vllmdoctor.remedies.figures import FIGURES, Figure, Figures, figures
 
@@ -43,21 +54,22 @@ REMEDIES: Mapping[str, Remedy] = MappingProxyType(
         "tensor-parallel": fleet.tensor_parallel,
         "limit-admission": fleet.limit_admission,
         "rolling-restart": care.rolling_restart,
-        "upgrade": care.upgrade,
+        "upgrade": newer.upgrade,
         "collect-evidence-then-restart": care.collect_evidence_then_restart,
         "raise-memory-limit": care.raise_memory_limit,
         "check-client": care.check_client,
         "check-gpu-cooling-and-power": care.check_gpu_cooling_and_power,
         "give-more-cpu": care.give_more_cpu,
+        "move-the-neighbour": neighbour.move_the_neighbour,
         "disable-async-scheduling": special.disable_async_scheduling,
         "disable-kv-connector": special.disable_kv_connector,
-        "reserve-full-prompt": special.reserve_full_prompt,
+        "reserve-full-prompt": settings.reserve_full_prompt,
         "spread-over-ranks": special.spread_over_ranks,
         "cap-output-length": special.cap_output_length,
-        "quantized-weights": special.quantized_weights,
-        "drop-enforce-eager": special.drop_enforce_eager,
-        "kv-offload": special.kv_offload,
-        "mamba-cache-mode": special.mamba_cache_mode,
+        "quantized-weights": settings.quantized_weights,
+        "drop-enforce-eager": settings.drop_enforce_eager,
+        "kv-offload": settings.kv_offload,
+        "mamba-cache-mode": settings.mamba_cache_mode,
         "shrink-mm-cache": special.shrink_mm_cache,
         "expandable-segments": special.expandable_segments,
         "more-api-servers": special.more_api_servers,

@@ -10,6 +10,7 @@ from vllmdoctor.model import Effort, Outcome, Prediction, RemedyVerdict, Step
 from vllmdoctor.remedies.figures import Figures
 
 GIB = 1024.0**3
+HEADROOM = 1.3  # a larger batch has longer steps, so more run at once than at the present pace
 MARGIN = 0.95  # a pool is planned to be this full at the peak, not wholly full
 
 
@@ -112,8 +113,8 @@ def gain_bound(ask: Ask, pool_ratio: float) -> str:
         return "cannot be predicted because arrivals and completions are not known"
     top = max(1.0, min(bounds))
     return (
-        f"preemptions fall; completions x 1.0-{top:.1f} (at most the pool's growth and the demand), "
-        "less where compute is the next limit"
+        f"fewer preemptions per request; completions x 1.0-{top:.1f} "
+        "(at most the pool's growth and the demand), less where compute is the next limit"
     )
 
 

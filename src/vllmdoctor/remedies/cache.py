@@ -45,7 +45,9 @@ def enable_prefix_caching(ask: Ask) -> Step | None:
         flag_name=CACHING,
         before="False",
         after="True",
-        formula=saved if share >= WORTH and prompt > 0 else "prompt tokens saved = repeated share x mean prompt",
+        formula=saved
+        if share >= WORTH and prompt > 0
+        else "prompt tokens saved = repeated share x mean prompt",
         effect=f"hit ratio up to {share:.0%} and prefill work down by as much (0-{share:.0%})"
         if share >= WORTH
         else "cannot be predicted because the share of prompt tokens that repeat is not known",

@@ -6,6 +6,7 @@ from vllmdoctor.flags import flag
 from vllmdoctor.model import Step
 from vllmdoctor.remedies import predict
 from vllmdoctor.remedies.ask import (
+    HEADROOM,
     Ask,
     ceil,
     dismissed,
@@ -38,6 +39,8 @@ def more_kv_blocks(ask: Ask) -> Step | None:
             why = "the pool is large enough for this load: something else holds it"
             return dismissed(slug, title, ask, "moot", why, formula=pool_formula(ask))
         growth = LEAST_GROWTH
+    else:
+        growth *= HEADROOM
     lacking = ask.missing(
         "pool_tokens", "mean_prompt", "mean_output", "running_mean", "arrival_rate", "completion_rate"
     )
@@ -63,7 +66,9 @@ def more_kv_blocks(ask: Ask) -> Step | None:
         flag_name=name,
         before=before,
         after=after or "removed",
-        formula=pool_formula(ask) or "blocks now x (tokens needed / pool tokens)",
+        formula=f"{pool_formula(ask)}; x {HEADROOM}: a larger batch has longer steps"
+        if pool_formula(ask)
+        else "blocks now x (tokens needed / pool tokens)",
         effect=gain_bound(ask, growth),
         tradeoff="memory the device must have: the start-up log says what fits"
         + (_with_slots(ask, growth) if ask.finding.kind == "slot-bound" else ""),

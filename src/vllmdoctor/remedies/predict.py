@@ -8,7 +8,7 @@ stand as constants, each with the measured pair it comes from.
 import math
 
 from vllmdoctor.model import Prediction
-from vllmdoctor.remedies.ask import MARGIN, Ask, pool_needed, running_needed
+from vllmdoctor.remedies.ask import HEADROOM, Ask, pool_needed, running_needed
 
 PREEMPTIONS, WAITING, TTFT = "preemptions", "requests waiting (mean)", "TTFT p95"
 
@@ -46,11 +46,19 @@ def _three(
 
 
 def larger_pool(ask: Ask, ratio: float) -> tuple[Prediction, ...]:
-    """A pool `ratio` times as large: half of the trouble at most stays where it holds the demand."""
+    """A pool `ratio` times as large: half of the trouble at most stays where it holds the demand.
+
+    Where it does not, more requests run at once and are preempted as often each: preemptions per
+    minute may rise with the work done, though the queue does not.
+    """
     pool, needed = ask.number("pool_tokens"), pool_needed(ask)
-    enough = ratio * pool >= needed * MARGIN or (math.isnan(needed) and ratio >= 4)
-    top = ENOUGH if enough else 1.0
-    return _three(ask, (0.0, top), (0.0, top), (0.0, top))
+    enough = ratio * pool >= 0.999 * HEADROOM * needed or (math.isnan(needed) and ratio >= 4)
+    if enough:
+        return _three(ask, (0.0, ENOUGH), (0.0, ENOUGH), (0.0, ENOUGH))
+    done, offered = ask.number("completion_rate"), ask.number("arrival_rate")
+    demand = offered / done if done > 0 else math.nan
+    more = max(1.0, min(each for each in (ratio, demand, 1e6) if not math.isnan(each)))
+    return _three(ask, (0.0, more), (0.0, 1.0), (0.0, 1.0))
 
 
 def capped_batch(ask: Ask) -> tuple[Prediction, ...]:

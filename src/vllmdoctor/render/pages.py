@@ -61,7 +61,7 @@ def findings(
         )
         table.add_row(say(severity, SEVERITY_STYLES.get(severity, "")), text)
     body = indent(table) if rows else indent(say("nothing to say against it", "green"))
-    parts: list[RenderableType] = [heading("ARGUMENTS", head), body]
+    parts: list[RenderableType] = [heading("ARGUMENTS"), indent(say(head, "dim")), say(""), body]
     return paint(parts, width=width, color=color, encoding=encoding).lstrip("\n")
 
 

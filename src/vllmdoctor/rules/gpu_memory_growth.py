@@ -15,7 +15,7 @@ from vllmdoctor.statistics import FloatArray, change, mann_kendall, theil_sen
     summary="GPU memory grows after warm-up, outside the preallocated KV pool",
     severity=Severity.WARNING,
     signals=(("gpu_memory_used", "gpu_out_of_memory"),),
-    helpful=("gpu_memory_free", "gpu_memory_total"),
+    helpful=("gpu_memory_free", "gpu_memory_total", "gpu_other_memory"),
     limits={
         "span": Limit(2.0, "h", "a shorter history cannot tell growth from warm-up", "degradation guide"),
         "growth": Limit(256 * 2**20, "bytes", "less is workspaces and captured graphs", "vllmdoctor"),
@@ -37,6 +37,8 @@ def gpu_memory_growth(case: Case) -> Iterator[Yielded]:
         return
     lim, frame = case.limits, case.frame
     used = frame.gauge("gpu_memory_used")
+    others = frame.gauge("gpu_other_memory")
+    used = np.where(np.isfinite(others), used - others, used) if np.isfinite(others).any() else used
     hours = (frame.times - frame.start) / 3600
     known = np.flatnonzero(np.isfinite(used))
     span = float(hours[known[-1]] - hours[known[0]]) if known.size else 0.0

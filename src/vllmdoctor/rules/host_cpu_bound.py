@@ -14,12 +14,13 @@ from vllmdoctor.rules import Yielded, rule
     summary="the host CPU holds the GPU up",
     severity=Severity.WARNING,
     signals=(("gpu_utilization", "container_cpu_throttled_periods"),),
-    helpful=("container_cpu_periods", "process_cpu", "itl", "gpu_sm_clock"),
+    helpful=("container_cpu_periods", "host_cpu", "process_cpu", "itl", "gpu_sm_clock"),
     limits={
         "gpu": Limit(0.6, "ratio", "a GPU that waits between steps", "tuning guide"),
         "throttled": Limit(0.25, "ratio", "a quarter of the CPU periods cut short", "measured cases"),
         "running": Limit(2.0, "requests", "with less work an idle GPU is normal", "tuning guide"),
         "itl": Limit(1.25, "ratio", "steps must have become longer", "vllmdoctor"),
+        "core": Limit(0.9, "cores", "a process of one busy thread gets no further", "vllmdoctor"),
     },
     remedies={"": ("give-more-cpu", "add-replica")},
     explains=("overload",),
@@ -50,6 +51,9 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
         yield case.require("GPU utilisation", busy, "<", lim["gpu"])
         yield case.require("GPU utilisation, now / before", ratio(busy, busy_before), "<=", 0.85, "x")
         yield case.support("CPU periods throttled", throttled, ">=", lim["throttled"])
+    role, cores = _busiest(case)
+    if role:
+        yield case.support("CPU of the busiest process", cores, ">=", lim["core"], detail=role)
     yield Kind(
         "cpu quota" if starved else "step loop",
         (
@@ -57,5 +61,22 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
             if starved
             else f"the GPU is busy {percent(busy)} of the time"
         )
+        + (f"; {role} uses {cores:.2g} cores" if role and cores >= lim["core"].value else "")
         + f"; a token takes {felt:.2g} times as long",
     )
+
+
+def _busiest(case: Case) -> tuple[str, float]:
+    """The busiest of the processes that decide what the GPU gets; "" where none was read.
+
+    Workers are left out: they wait for each other in a busy loop, whether there is work or not.
+    """
+    cores: dict[str, float] = {}
+    for x in case.frame.columns("host_cpu"):
+        role = x.labels.get("role", "")
+        if role.startswith(("APIServer", "EngineCore")):
+            used = mean(case.frame.increase(x.column), case.windows.now)
+            if not math.isnan(used):
+                cores[role] = max(cores.get(role, 0.0), used)
+    role = max(cores, key=lambda r: cores[r], default="")
+    return role, cores.get(role, math.nan)

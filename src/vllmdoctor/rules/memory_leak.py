@@ -6,21 +6,28 @@ from itertools import pairwise
 
 import numpy as np
 
-from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset
+from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset, percent
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import FloatArray, change, mann_kendall, rank_correlation, theil_sen
 
 SOURCES = (
+    ("host_memory", "the server's processes"),
     ("container_memory", "container working set"),
     ("process_memory", "API server process (engine core and workers are not in it)"),
+)
+
+FEWEST_POINTS = 5  # of a stretch between restarts
+API_ONLY = (
+    "only the API server's process was seen, and it does not grow: a leak in the engine core or in a worker "
+    "would not show (give host: on the server's machine, or the container's metrics)"
 )
 
 
 @rule(
     summary="host memory grows steadily: a leak",
     severity=Severity.WARNING,
-    signals=(("container_memory", "process_memory"),),
+    signals=(("host_memory", "container_memory", "process_memory"),),
     helpful=("container_memory_limit", "container_oom_killed", "container_restarts", "requests_running"),
     limits={
         "span": Limit(2.0, "h", "a shorter history cannot tell a leak from warm-up", "degradation guide"),
@@ -55,18 +62,26 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     if not span >= lim["span"].value:
         yield CannotTell(f"it takes {lim['span'].value:g} h of history to tell, here are {60 * span:.0f} min")
         return
-    yield case.require("growth over the history", growth, ">=", lim["growth"], detail=words)
-    yield case.require("growth in bytes", slope * span, ">=", lim["amount"])
-    yield case.require("chance of such a trend (Mann-Kendall p)", p, "<=", lim["p"])
-    yield case.require("slope of the second half / first half", _steady(hours, joined), ">=", lim["steady"])
-    yield case.require("growth that falls on load peaks", _stepwise(case, joined), "<", lim["steps"])
+    required = (
+        case.require("growth over the history", growth, ">=", lim["growth"], detail=words),
+        case.require("growth in bytes", slope * span, ">=", lim["amount"]),
+        case.require("chance of such a trend (Mann-Kendall p)", p, "<=", lim["p"]),
+        case.require("slope of the second half / first half", _steady(hours, joined), ">=", lim["steady"]),
+        case.require("growth that falls on load peaks", _stepwise(case, joined), "<", lim["steps"]),
+    )
+    yield from required
+    if signal == "process_memory" and any(e.met is False for e in required):
+        yield CannotTell(API_ONLY)
+        return
     limit_bytes = (
         float(np.nanmax(case.frame.gauge("container_memory_limit")))
         if case.frame.has("container_memory_limit")
         else math.nan
     )
-    current = float(memory[np.isfinite(memory)][-1]) if np.isfinite(memory).any() else math.nan
-    left = (limit_bytes - current) / slope if slope > 0 and signal == "container_memory" else math.nan
+    limit_bytes = limit_bytes if limit_bytes > 0 else math.nan  # 0 is no limit
+    current = _last(memory)
+    counted = _last(case.frame.gauge("container_memory")) if case.frame.has("container_memory") else current
+    left = (limit_bytes - counted) / slope if slope > 0 and signal != "process_memory" else math.nan
     yield case.support(
         "growth per hour, of current use", slope / current if current else math.nan, ">=", lim["per-hour"]
     )
@@ -79,6 +94,9 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     throughput = case.symptom("throughput")
     tied = rank_correlation(v.adjusted, memory)
     yield case.note("rank correlation of throughput with memory", tied, "")
+    role, share = _leaking(case, hours, segments, slope)
+    if role:
+        yield case.note("part of the growth that is in one process", share, "ratio", detail=role)
     critical = left <= 6 or (throughput is not None and bool(throughput.slow))
     if critical:
         yield Severity.CRITICAL
@@ -91,10 +109,30 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     )
     yield Kind(
         "host",
-        f"{words.split(' (')[0]} grows {slope / 2**20:.3g} MiB/h"
+        f"{words.split(' (')[0]} {'grow' if signal == 'host_memory' else 'grows'} {slope / 2**20:.3g} MiB/h"
+        + (f", {percent(share)} of it in {role}" if role else "")
         + (f", {left:.2g} h to its limit" if not math.isnan(left) else "")
         + (f"; restarted {len(segments) - 1} times" if len(segments) > 1 else ""),
     )
+
+
+def _last(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if known.size else math.nan
+
+
+def _leaking(case: Case, hours: FloatArray, segments: list[slice], slope: float) -> tuple[str, float]:
+    """The role of the process that grows most, and its part of the growth; "" where nobody knows."""
+    longest = max(segments, key=lambda s: s.stop - s.start)
+    slopes = {
+        role: theil_sen(hours[longest], memory[longest])[0]
+        for role, memory in case.frame.each("host_memory", "role", how="max").items()
+        if np.isfinite(memory[longest]).sum() >= FEWEST_POINTS
+    }
+    role = max(slopes, key=lambda r: slopes[r], default="")
+    if not role or not slope > 0 or not slopes[role] > 0:
+        return "", math.nan
+    return role, min(1.0, slopes[role] / slope)
 
 
 def _segments(case: Case, memory: FloatArray) -> list[slice]:
@@ -109,7 +147,7 @@ def _segments(case: Case, memory: FloatArray) -> list[slice]:
             edges.append(int(b))
     edges = sorted({*edges, memory.size})
     out = [slice(a, b) for a, b in pairwise(edges)]
-    return [s for s in out if np.isfinite(memory[s]).sum() >= 5] or [slice(0, memory.size)]
+    return [s for s in out if np.isfinite(memory[s]).sum() >= FEWEST_POINTS] or [slice(0, memory.size)]
 
 
 def _joined(memory: FloatArray, segments: list[slice]) -> tuple[FloatArray, FloatArray]:

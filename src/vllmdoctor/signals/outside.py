@@ -78,6 +78,7 @@ OUTSIDE_SIGNALS = (
         "container_memory", "gauge", "bytes", "sum", "pod",
         (
             _one("container_memory_working_set_bytes", "cadvisor"),
+            _one("host:cgroup_memory_working_set_bytes", "host"),
             _one("container_memory_rss", "cadvisor"),
             _one("container_memory_usage_bytes", "cadvisor"),
         ),
@@ -88,6 +89,7 @@ OUTSIDE_SIGNALS = (
         "container_memory_limit", "gauge", "bytes", "sum", "pod",
         (
             _one("container_spec_memory_limit_bytes", "cadvisor"),
+            _one("host:cgroup_memory_limit_bytes", "host"),
             _one("kube_pod_container_resource_limits", "kube", 1.0, (("resource", "memory"),)),
         ),
         "memory limit of the container",
@@ -109,22 +111,31 @@ OUTSIDE_SIGNALS = (
     ),
     _signal(
         "container_oom_events", "counter", "kills", "sum", "pod",
-        (_one("container_oom_events_total", "cadvisor"),),
+        (_one("container_oom_events_total", "cadvisor"), _one("host:cgroup_oom_kills_total", "host")),
         "OOM kills inside the container",
     ),
     _signal(
         "container_cpu", "counter", "s", "sum", "pod",
-        (_one("container_cpu_usage_seconds_total", "cadvisor"),),
+        (
+            _one("container_cpu_usage_seconds_total", "cadvisor"),
+            _one("host:cgroup_cpu_seconds_total", "host"),
+        ),
         "CPU time used by the container",
     ),
     _signal(
         "container_cpu_periods", "counter", "periods", "sum", "pod",
-        (_one("container_cpu_cfs_periods_total", "cadvisor"),),
+        (
+            _one("container_cpu_cfs_periods_total", "cadvisor"),
+            _one("host:cgroup_cpu_periods_total", "host"),
+        ),
         "CPU scheduling periods with a quota",
     ),
     _signal(
         "container_cpu_throttled_periods", "counter", "periods", "sum", "pod",
-        (_one("container_cpu_cfs_throttled_periods_total", "cadvisor"),),
+        (
+            _one("container_cpu_cfs_throttled_periods_total", "cadvisor"),
+            _one("host:cgroup_cpu_throttled_periods_total", "host"),
+        ),
         "periods in which the container ran out of its CPU quota",
     ),
     _signal(

@@ -47,6 +47,7 @@ def _outside(signal: Signal, newest: Name) -> str:
         "dcgm": "no GPU metrics were given (dcgm-exporter or NVML)",
         "nvml": "no GPU metrics were given (dcgm-exporter or NVML)",
         "cadvisor": "no container metrics were given (cAdvisor, through the kubelet)",
+        "host": "no readings of the server's processes were given (the target host: on its machine)",
         "kube": "no cluster metrics were given (kube-state-metrics, through Prometheus)",
     }
     return where.get(newest.era, "not on the page")

@@ -2,6 +2,8 @@
 
 http(s)://HOST:PORT[/path]   a live server
 prom+http(s)://HOST[/path]   what a Prometheus, or what speaks its API, has kept
+nvml: or nvml:0,1            the GPUs of this machine, all or some
+host: or host:PID            the server's processes on this machine, and their control group
 example:NAME                 a recording that comes with vllmdoctor
 PATH or -                    a file or standard input, told apart by what is in it
 """
@@ -94,6 +96,8 @@ SCHEMES = {
     "example": "vllmdoctor.sources.example:open_target",
     "prom+http": "vllmdoctor.sources.prom.source:open_target",
     "prom+https": "vllmdoctor.sources.prom.source:open_target",
+    "nvml": "vllmdoctor.sources.nvml_source:open_target",
+    "host": "vllmdoctor.sources.host:open_target",
 }
 """Scheme -> the function that makes a Source of a target; loaded only when used."""
 

@@ -14,6 +14,7 @@ from vllmdoctor.sources.input import Input, Kind, open_input
 from vllmdoctor.sources.moments import moment_of_name
 from vllmdoctor.sources.pages import PageReader, SavedPage, by_process, by_server, laid_out
 from vllmdoctor.sources.query import read_query
+from vllmdoctor.sources.smi import read_smi
 
 _STDIN = "-"
 _FASTEST_S = 0.2  # pages written closer together than this were not scraped then
@@ -81,6 +82,11 @@ class FileSource:
             from vllmdoctor.sources.log.reader import read_log
 
             yield from read_log(source.pieces(), self.instance, now)
+            yield from _troubles(source, self.instance)
+            return
+        if kind is Kind.SMI:
+            written = window.clock() if self.path is None else _moment(self.path)
+            yield from read_smi(source.text(), self.instance, written, window.interval_s)
             yield from _troubles(source, self.instance)
             return
         if kind is Kind.TIMESTAMPED:

@@ -78,20 +78,20 @@ class Http:
         self._read_s = read_s
         headers = {"Accept": _ACCEPT, "User-Agent": "vllmdoctor"}
         self._has_token = bool(token)
-        try:
-            if token:
-                headers["Authorization"] = f"Bearer {token}"
-            self._client = httpx.Client(
-                headers=headers | dict(login.headers if login else {}),
-                auth=login.user if login else None,
-                timeout=httpx.Timeout(read_s, connect=min(CONNECT_S, read_s)),
-                limits=httpx.Limits(keepalive_expiry=_IDLE_S),
-                transport=transport,
-                verify=_trust(login) if login else True,
-            )
-        except (UnicodeError, ValueError):
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        headers |= login.headers if login else {}
+        if not all(_sendable(text) for pair in headers.items() for text in pair):
             what = TOKEN if login is None else "a token, a tenant or a header that was set"
-            raise UsageError(f"{what} holds what a header cannot carry") from None
+            raise UsageError(f"{what} holds what a header cannot carry")
+        self._client = httpx.Client(
+            headers=headers,
+            auth=login.user if login else None,
+            timeout=httpx.Timeout(read_s, connect=min(CONNECT_S, read_s)),
+            limits=httpx.Limits(keepalive_expiry=_IDLE_S),
+            transport=transport,
+            verify=_trust(login) if login else True,
+        )
 
     def __enter__(self) -> "Http":
         return self
@@ -203,6 +203,11 @@ def _in_time(response: httpx.Response, shown: str, whole_s: float) -> Iterator[b
         yield piece
         if time.monotonic() - started > whole_s:
             raise Unreachable(f"{shown} took more than {whole_s:g} s to answer")
+
+
+def _sendable(text: str) -> bool:
+    """Whether a header can carry it; what cannot would stand in an error, and it may be a secret."""
+    return text.isascii() and text.isprintable()
 
 
 def _trust(login: Login) -> ssl.SSLContext | bool:

@@ -12,13 +12,15 @@ from vllmdoctor.errors import NotEnoughData, NotVllm, UsageError
 from vllmdoctor.exposition import parse_line
 from vllmdoctor.gztail import MAGIC, inflate
 from vllmdoctor.recording_lines import FAMILY
+from vllmdoctor.sources.smi import looks_like
 
 _CHUNK = 1 << 18
 _HEAD = 1 << 16
 _LONGEST_LINE = 1 << 20
 _LONGEST_OWN_LINE = 1 << 24
 _WHAT_IS_READ = (
-    "a recording, a saved /metrics page, OpenMetrics text, a Prometheus answer or vLLM's log is read"
+    "a recording, a saved /metrics page, OpenMetrics text, a Prometheus answer, vLLM's log or what "
+    "nvidia-smi prints is read"
 )
 _PACKED = {
     b"\xfd7zXZ": "xz",
@@ -41,6 +43,7 @@ class Kind(Enum):
     QUERY = "a saved Prometheus answer"
     TIMESTAMPED = "samples with timestamps"
     LOG = "the log of a vLLM server"
+    SMI = "what nvidia-smi printed"
     PAGES = "pages as a server answers them"
 
 
@@ -91,6 +94,8 @@ class Input:
                 )
         if b"\0" in head or len(_CONTROL.findall(head)) > len(head) / 100:
             raise UsageError(f"{self.name} is a binary file, not metrics", hint=_WHAT_IS_READ)
+        if looks_like(head.decode("utf-8", "replace")):
+            return Kind.SMI
         if start.startswith(b"<"):
             raise NotVllm(f"{self.name} is an HTML page", hint="save what the server answers at /metrics")
         return self._kind_of_text(head.decode("utf-8", "replace"))

@@ -12,7 +12,7 @@ from typing import Any
 _UNSUPPORTED = frozenset({3, 13, 25, 26})  # not supported, no such function, other struct, deprecated
 _LOST = frozenset({15, 16, 28})  # lost, needs a reset, not found any more
 _FORBIDDEN = frozenset({4})
-_NOTHING_NEW = frozenset({6, 10, 21})  # not found, time-out, no data: nothing since the last look
+_NOTHING_NEW = frozenset({0, 6, 10, 21})  # empty, not found, time-out, no data: nothing since the last look
 
 _HINTS: Mapping[int, str] = MappingProxyType(
     {
@@ -63,7 +63,7 @@ class Refusal:
 
 
 class Driver:
-    """A session with the driver. `open` first; `close` at the end."""
+    """A connection to the driver. `open` first; `close` at the end."""
 
     def __init__(self) -> None:
         self._nvml: Any = None

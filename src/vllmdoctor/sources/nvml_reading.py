@@ -70,9 +70,7 @@ FIGURES: Sequence[Figure] = (
     Figure("temperature", "nvmlDeviceGetTemperature", (0,), _one("temperature_celsius")),
     Figure("power", "nvmlDeviceGetPowerUsage", (), _one("power_watts", 1e-3)),
     Figure("power limit", "nvmlDeviceGetEnforcedPowerLimit", (), _one("power_limit_watts", 1e-3)),
-    Figure(
-        "throttle reasons", "nvmlDeviceGetCurrentClocksEventReasons", (), _one("clocks_event_reasons")
-    ),
+    Figure("throttle reasons", "nvmlDeviceGetCurrentClocksEventReasons", (), _one("clocks_event_reasons")),
     Figure(
         "time throttled by heat",
         "nvmlDeviceGetViolationStatus",

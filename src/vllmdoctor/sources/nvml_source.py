@@ -20,7 +20,9 @@ def open_target(target: str) -> "NvmlSource":
     chosen = target.partition(":")[2].strip("/")
     words = [word.strip() for word in chosen.split(",") if word.strip()]
     if not all(word.isdecimal() or word.startswith("GPU-") for word in words):
-        raise UsageError(f"{target!r} names no GPUs", hint="nvml: for all, nvml:0,1 or nvml:GPU-UUID for some")
+        raise UsageError(
+            f"{target!r} names no GPUs", hint="nvml: for all, nvml:0,1 or nvml:GPU-UUID for some"
+        )
     return NvmlSource(tuple(words))
 
 
@@ -119,9 +121,7 @@ class NvmlSource:
     def _shares(self, gpu: Gpu) -> dict[int, float]:
         """Pid -> share of the multiprocessors' time since the last reading (percent)."""
         since = self._stamps.get(gpu.index, 0)
-        samples = gpu.ask(
-            self._driver, "SM time of processes", "nvmlDeviceGetProcessUtilization", since
-        )
+        samples = gpu.ask(self._driver, "SM time of processes", "nvmlDeviceGetProcessUtilization", since)
         seen = [s for s in samples or () if s.timeStamp > since]
         if seen:
             self._stamps[gpu.index] = max(int(s.timeStamp) for s in seen)

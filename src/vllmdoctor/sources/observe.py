@@ -22,7 +22,8 @@ from vllmdoctor.errors import (
 from vllmdoctor.model import Event, Gap, Observation, Samples, Snapshot
 from vllmdoctor.recording import Gatherer, Recording
 from vllmdoctor.sources import Source, Window, open_sources
-from vllmdoctor.sources.strangers import is_vllm, not_vllm
+from vllmdoctor.sources.log.join import joined
+from vllmdoctor.sources.strangers import is_beside, is_vllm, not_vllm
 
 _MOST_SPECIFIC_FIRST = (Unauthorized, NotVllm, Unreachable, BlindError, VllmDoctorError)
 _PATIENCE_S = 2.0  # for scrapes still running when the user has had enough
@@ -69,7 +70,7 @@ def gather(
             raise
     finally:
         stream.close()
-    return gatherer.recording()
+    return joined(gatherer.recording())
 
 
 def failure_of(observation: Observation) -> str:
@@ -136,12 +137,15 @@ class _Watch:
         """Raise where nothing of vLLM's came."""
         if self._vllm:
             return
-        if self._series:
-            raise not_vllm(self._series)
+        served = [series for series in self._series if not is_beside(series)]
+        if served:
+            raise not_vllm(served)
         for kind in _MOST_SPECIFIC_FIRST:
             for error in self._errors.values():
                 if isinstance(error, kind):
                     raise error
+        if self._series:
+            raise not_vllm(self._series)
         raise NotEnoughData("nothing was read", hint="the target holds no samples")
 
 

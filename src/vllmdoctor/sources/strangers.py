@@ -8,6 +8,8 @@ _VLLM = ("vllm:", "vllm_", "ray_vllm", "log:")
 _KNOWN = (
     ("node_", "node_exporter"),
     ("DCGM_", "the DCGM exporter"),
+    ("nvml:", "readings of GPUs"),
+    ("host:", "readings of processes"),
     ("nvidia_smi_", "an nvidia-smi exporter"),
     ("container_", "cAdvisor"),
     ("kube_", "kube-state-metrics"),
@@ -29,6 +31,11 @@ _SHOWN = 3
 def is_vllm(series: str) -> bool:
     """Whether a series is one of vLLM's own, also as Ray spells them."""
     return series.startswith(_VLLM)
+
+
+def is_beside(series: str) -> bool:
+    """Whether a series is of the machine: a server that cannot be reached says more about what is wrong."""
+    return series.startswith(("nvml:", "host:"))
 
 
 def not_vllm(series: Iterable[str]) -> NotVllm:

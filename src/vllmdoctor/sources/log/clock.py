@@ -1,4 +1,4 @@
-"""When a log line was written: by its container's timestamp, else by vLLM's own, which lacks year and zone."""
+"""When a line was written: by its container's timestamp, else by vLLM's own, which lacks year and zone."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -38,7 +38,7 @@ class Clock:
         head = line[:_HEAD]
         own = _VLLM.search(head)
         iso = None
-        if own is None or own.start() > 40 or not head[0].isalpha() and head[0] != "(":
+        if own is None or own.start() > 40 or (not head[0].isalpha() and head[0] != "("):
             iso = _ISO.search(line if line.startswith("{") else line[:_FIRST])
         if iso and iso[8]:
             exact = _from_iso(iso)

@@ -5,10 +5,13 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vllmdoctor.exposition import canonical_series
 from vllmdoctor.model import Samples
 from vllmdoctor.sources.log.statistics import Statistics
+
+FloatArray = NDArray[np.float64]
 
 INTERVAL_S, OLD_INTERVAL_S = 10.0, 5.0  # how often V1 and V0 write a statistics line
 GAP_LINES = 4.0  # a hole longer than so many intervals is a gap, as it is in a frame
@@ -72,9 +75,14 @@ class Track:
                 return max(1.0, middle)
         return usual
 
-    def samples(self, instance: str, labels: Mapping[str, str], ends: Sequence[float], alone: bool) -> Iterator[Samples]:
-        """All series of this engine on one time axis. `ends` say when each life was last heard of (unix s);
-        `alone`: no other engine shares the server, so that its access lines are this engine's."""
+    def samples(
+        self, instance: str, labels: Mapping[str, str], ends: Sequence[float], alone: bool
+    ) -> Iterator[Samples]:
+        """All series of this engine on one time axis.
+
+        `ends` say when each life was last heard of (unix s); `alone`: no other engine shares the
+        server, so that its access lines are this engine's.
+        """
         table = np.frombuffer(self._rows).reshape(-1, len(_COLUMNS))
         rows = {name: table[:, i] for i, name in enumerate(_COLUMNS)}
         if not alone or not np.nansum(rows["served"]):
@@ -83,11 +91,18 @@ class Track:
             told = np.isfinite(rows[name])
             if told.any() or (name == "preemptions" and self._rust):  # left out of a line when there are none
                 rows[name] = np.where(told, rows[name], 0.0)
-        plan = _Plan(np.frombuffer(self.times), np.frombuffer(self._lives, np.int_), rows, ends, self.interval)
+        plan = _Plan(
+            np.frombuffer(self.times), np.frombuffer(self._lives, np.int_), rows, ends, self.interval
+        )
+        moments = array("d", plan.times.tobytes())
         for name, series in (*_GAUGES.items(), *_RATES.items(), *_AMOUNTS.items()):
             if np.isfinite(rows[name]).any():
-                values = plan.gauge(rows[name]) if name in _GAUGES else plan.counter(rows[name], name in _RATES)
-                yield Samples(instance, canonical_series(series, labels), plan.times, values)
+                values = (
+                    plan.gauge(rows[name]) if name in _GAUGES else plan.counter(rows[name], name in _RATES)
+                )
+                yield Samples(
+                    instance, canonical_series(series, labels), moments, array("d", values.tobytes())
+                )
 
 
 class _Plan:
@@ -100,9 +115,9 @@ class _Plan:
 
     def __init__(
         self,
-        times: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-        lives: "np.ndarray[tuple[int], np.dtype[np.int_]]",
-        rows: "Mapping[str, np.ndarray[tuple[int], np.dtype[np.float64]]]",
+        times: FloatArray,
+        lives: NDArray[np.int_],
+        rows: Mapping[str, FloatArray],
         ends: Sequence[float],
         interval: float,
     ) -> None:
@@ -123,10 +138,10 @@ class _Plan:
             counts.append(line)
             begins.append(begin)
 
-        def silence(row: int, until: float) -> float:
-            """Repeat a line of zeros at the usual interval before `until`; returns the last moment."""
+        def silence(row: int, until: float, room: float = LATE) -> float:
+            """Repeat a line of zeros until `room` intervals before `until`; gives the last moment."""
             now = last
-            while now + LATE * interval <= until:
+            while now + room * interval <= until:
                 now += interval
                 put(now, row, 0.0, False)
             return now
@@ -136,7 +151,7 @@ class _Plan:
             anew = int(lives[at]) != life
             if n and still[n - 1]:
                 end = ends[life] if anew and life < len(ends) else time
-                last = silence(int(order[n - 1]), min(end, time))
+                last = silence(int(order[n - 1]), min(end, time), 1.0 if anew else LATE)
             begin = anew and n > 0
             life = int(lives[at])
             span = time - last
@@ -146,21 +161,20 @@ class _Plan:
             put(time, at, max(0.0, span), True)
             last = max(last, time)
         if len(order) and still[-1] and life < len(ends):
-            silence(int(order[-1]), ends[life])
+            silence(int(order[-1]), ends[life], 1.0)
         self.times = np.array(moments)
         self._source, self._spans = np.array(source), np.array(spans)
         self._lines, self._begins = np.array(counts), np.array(begins)
 
-    def gauge(self, row: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    def gauge(self, row: FloatArray) -> FloatArray:
         """The row at each moment; NaN where a run starts."""
-        return np.where(self._source >= 0, row[np.maximum(self._source, 0)], np.nan)
+        shown: FloatArray = np.where(self._source >= 0, row[np.maximum(self._source, 0)], np.nan)
+        return shown
 
-    def counter(
-        self, row: "np.ndarray[tuple[int], np.dtype[np.float64]]", rate: bool
-    ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        """The row summed up: rates times the seconds they cover, or amounts as they are; from 0 in each life."""
+    def counter(self, row: FloatArray, rate: bool) -> FloatArray:
+        """The row summed up, from 0 in each life: amounts, or rates times the seconds they cover."""
         amount = np.where(self._lines, np.nan_to_num(row[np.maximum(self._source, 0)]), 0.0)
-        total = np.cumsum(amount * self._spans if rate else amount)
+        total: FloatArray = np.cumsum(amount * self._spans if rate else amount)
         if self._begins.any():
             lost = np.where(self._begins, total, 0.0)
             total = total - np.maximum.accumulate(lost)

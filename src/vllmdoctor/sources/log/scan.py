@@ -6,27 +6,30 @@ Most of a busy server's log is access lines. They are counted, not looked at one
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from vllmdoctor.sources.log.shapes import SPECULATION, STATISTICS
 from vllmdoctor.sources.log.statistics import read_statistics
 
 _LONGEST = 1 << 16  # of a longer line only the start is read
-_TAIL = 200  # so many last lines are kept, to see when the log ends
-_WRAPS = 4  # a statistics line is at most so many pieces of a narrow terminal
+_TAIL = 1 << 16  # so many last bytes are kept, to see when the log ends
+_WRAPS = 8  # a statistics line is at most so many pieces of a narrow terminal
 _ACCESS = b" HTTP/1."
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 
 # Bytes that a line must hold to be looked at. vLLM's own lines name their source file; other formats are
 # looked for by more words, until the first line shows that they need not be.
 _FILES = (b".py:", b".rs:")
-_ALWAYS = (b"hroughput: ", b"Error", b"Watchdog")
-_WORDS = (b"tput: ", b"RUNNING: ", b"KV cache", b"args: ", b"LLM engine (v", b"server version", b"preempted by", b"block found", b"died unex",
-          b"timed out", b"not freed yet", b"advance FSM", b"metrics: ")  # fmt: skip
+_ALWAYS = (b"hroughput: ", b"Error")
+_WORDS = (
+    b"tput: ", b"RUNNING: ", b"KV cache", b"args: ", b"LLM engine (v", b"server version", b"preempted by",
+    b"block found", b"died unex", b"timed out", b"not freed yet", b"advance FSM", b"metrics: ",
+)  # fmt: skip
 _REQUEST = re.compile(rb"(?:Received|Added|Aborted|Finished) request")
 _STATISTICS = (b"hroughput", b"tput: ", b"metrics: ")
 _NEW = re.compile(
-    rb"\s*(?:\(\w+[ )]|\[|\{|\d{4}-\d\d-\d\d|\d\d:\d\d:|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|[A-Z][a-z]{2} +\d"
-    rb"|[\w.-]+ +\| |Traceback)"
+    rb"\s*(?:\(\w+[ )]|\[|\{|\d{4}-\d\d-\d\d|\d\d:\d\d:|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b"
+    rb"|[A-Z][a-z]{2} +\d|[\w.-]+ +\| |Traceback)"
 )
 _SERVER = re.compile(rb"(?:\[pod/([\w.-]+)/[\w.-]+\] |([\w.-]+?)\s+\| )")
 _POST = b"POST /v1/"
@@ -51,28 +54,28 @@ class Scanner:
         self.tail: list[str] = []
         self._joiner = _Joiner()
         self._own = False
+        self._done = 0  # up to where the piece was read as continuation
         self._last = b""  # the last line of the piece before
 
     def scan(self, pieces: Iterable[bytes]) -> Iterator[Line]:
         """The lines that matter of pieces of whole lines."""
-        last: list[bytes] = []
+        end = b""
         for piece in pieces:
-            if last and not piece:
-                continue
             yield from self._piece(piece)
-            lines = piece[-100 * _TAIL :].split(b"\n")
-            last = [*last, *lines][-_TAIL:]
-            self._last = next((x for x in reversed(lines) if x), b"")
+            end = piece[-_TAIL:] if len(piece) >= _TAIL else end[-_TAIL:] + piece
+            self._last = end.rstrip(b"\n").rpartition(b"\n")[2]
         yield from self._joiner.end()
-        self.tail = [_text(part) for line in last for part in _cleaned(line)]
+        self.tail = [_text(part) for line in end.split(b"\n") for part in _cleaned(line)]
 
     def _piece(self, piece: bytes) -> Iterator[Line]:
         joiner = self._joiner
         failures = piece.count(_ACCESS) != piece.count(_GOOD)
-        counted = 0
+        counted = self._done = 0
         if joiner.holds:
             yield from self._following(piece, 0)
         for start, end in self._candidates(piece):
+            if start < self._done:  # taken as the continuation of the line before
+                continue
             joiner.served += _served(piece, counted, start, failures)
             counted = start
             line = piece[start : min(end, start + _LONGEST)]
@@ -80,7 +83,7 @@ class Scanner:
                 continue
             for part in _cleaned(line):
                 if part:
-                    yield from joiner.add(part, lambda at=start: self._before(piece, at))
+                    yield from joiner.add(part, partial(self._before, piece, start))
             if joiner.holds:
                 yield from self._following(piece, end + 1)
         joiner.served += _served(piece, counted, len(piece), failures)
@@ -105,7 +108,11 @@ class Scanner:
             end = len(piece) if end < 0 else end
             line = piece[at : min(end, at + _LONGEST)].rstrip(b"\r")
             at = end + 1
-            yield from self._joiner.go_on(line)
+            joined = self._joiner.go_on(line)
+            if joined is None:
+                self._done = at
+            else:
+                yield joined
 
     def _before(self, piece: bytes, start: int) -> bytes:
         """The line before the one that starts there."""
@@ -143,27 +150,24 @@ class _Joiner:
 
     def add(self, line: bytes, before: Callable[[], bytes]) -> Iterator[Line]:
         """Take a line of interest; yield what is complete."""
-        if self._held:
-            if line in self._held:  # it was taken as the continuation already
-                return
-            yield from self.end()
+        yield from self.end()
         if not any(word in line for word in _STATISTICS):
             yield self._line(line)
             return
-        if b"Avg prompt" not in line and b"metrics: " not in line and not _NEW.match(line):
-            whole = before() + line  # wrapped before the words that tell what it is
-            if read_statistics(_text(whole)) is None:
-                return
-            line = whole
+        if not _NEW.match(line):
+            start = before()
+            if _NEW.match(start) and not any(word in start for word in _STATISTICS):
+                line = start + line  # wrapped before the words that tell what it is
         self._held, self._pieces = line, 1
 
-    def go_on(self, line: bytes) -> Iterator[Line]:
-        """Take the line after the one that is held: join it, or yield what is held."""
+    def go_on(self, line: bytes) -> Line | None:
+        """Join the line after the one that is held; where it is none of it, give what is held."""
         if self._pieces < _WRAPS and line and not _NEW.match(line) and _goes_on(self._held, line):
             self._held += line
             self._pieces += 1
-        else:
-            yield from self.end()
+            return None
+        held, self._held = self._held, b""
+        return self._line(held)
 
     def end(self) -> Iterator[Line]:
         """Yield what is held back."""

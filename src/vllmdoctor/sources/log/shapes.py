@@ -1,3 +1,4 @@
+# ruff: noqa: E501  lines of a log stand here as they are
 """The table of line shapes: every kind of line that is read, what it looks like in which release.
 
 Statistics lines are read as `label: value` pairs, so that a field that a release adds, drops or moves
@@ -180,8 +181,8 @@ TROUBLE: tuple[tuple[str, re.Pattern[str], str, str], ...] = tuple(
          "block found in 60 seconds. This typically happens when some processes are hanging"),
         ("rpc-timeout", r"RPC call to (\S+) timed out", "the call {} to a worker timed out",
          "ERROR 07-12 17:35:16 [core.py:710] TimeoutError: RPC call to sample_tokens timed out."),
-        ("collective-timeout", r"Watchdog caught collective operation timeout", "a collective operation timed out",
-         "[rank1]:[E410 10:20:30] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"),
+        ("collective-timeout", r"Watchdog caught collective operation timeout|DistBackendError", "a collective operation timed out",
+         "torch.distributed.DistBackendError: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"),
         ("grammar-failed", r"Failed to advance FSM for request", "a structured output's grammar failed",
          "ERROR 08-01 17:35:16 [backend_xgrammar.py:148] Failed to advance FSM for request cmpl-1 for tokens 5. "
          "Please file an issue."),

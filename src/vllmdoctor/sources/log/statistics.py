@@ -10,7 +10,8 @@ _PAIR = re.compile(r"([A-Z][A-Za-z ]*?)\s*:\s*(-?\d+(?:\.\d+)?)")
 _POOL = re.compile(r"[a-z]*kvcacheus(?:ed|age)")
 _ENGINE = re.compile(r"Engine\s*(\d+):\s*$")
 _TOGETHER = re.compile(r"\d+ Engines Aggregated:")
-_FEWEST = 4  # fields of a line that was read as vLLM writes it; else it was wrapped, or is an old one
+_USUAL, _RUST = "Avg prompt t", "Avg prompt tput"
+_FEWEST = 5  # fields of a line that is read as vLLM writes it; else it was wrapped, or lacks a comma
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,12 @@ def read_statistics(text: str) -> Statistics | None:
     Old servers name the host's swap space after the pool; a server on CPU calls its pool that:
     the first KV cache in the line is the pool.
     """
-    start = STATISTICS.pattern.search(text)
-    if start is None:
-        return None
-    at = start.start()
+    at = text.find(_USUAL)
+    if at < 0:
+        start = STATISTICS.pattern.search(text)
+        if start is None:
+            return None
+        at = start.start()
     values = _plain(text[at:])
     if len(values) < _FEWEST:
         values = _lenient(text[at:])
@@ -40,9 +43,14 @@ def read_statistics(text: str) -> Statistics | None:
     return Statistics(
         engine=str(int(engine[1])) if engine else "0",
         values=values,
-        rust=start[0].endswith("tput:") and "through" not in start[0],
+        rust=text.startswith(_RUST, at),
         old="swapped" in values,
     )
+
+
+def is_statistics(text: str) -> bool:
+    """Whether a line is a statistics line."""
+    return _USUAL in text or STATISTICS.pattern.search(text) is not None
 
 
 def aggregated(text: str) -> bool:

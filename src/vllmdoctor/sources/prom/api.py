@@ -9,16 +9,14 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from vllmdoctor.errors import NotVllm, SourceError, Unauthorized, Unreachable, UsageError
 from vllmdoctor.model import Gap
-from vllmdoctor.sources import without_login
 from vllmdoctor.sources.http import BrokeOff, Http, Reply
 from vllmdoctor.sources.prom.matrix import Broken, Envelope, Row, read_matrix
+from vllmdoctor.sources.prom.place import Place
 from vllmdoctor.sources.prom.settings import CONFIG, PREFIX, Settings, read_settings
 
 MOST_BYTES = 64 * 2**20
@@ -36,40 +34,6 @@ T = TypeVar("T")
 
 class TooLarge(SourceError):
     """The server would not answer so much, or not in time: ask for less."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the API is: its base address without a login, the login, and how it is shown."""
-
-    base: str
-    user: tuple[str, str] | None
-    shown: str
-
-
-def place_of(target: str) -> Place:
-    """The place of `prom+http(s)://[USER:PASSWORD@]HOST[:PORT][/prefix]`; UsageError where it is none."""
-    url = target.removeprefix("prom+")
-    shown = without_login(url)
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise UsageError(f"{shown!r} is not a URL that can be read") from None
-    if not host:
-        raise UsageError(f"{shown!r} names no host", hint="prom+http://HOST:PORT[/prefix]")
-    if parts.query or parts.fragment:
-        shown = shown.partition("?")[0].partition("#")[0]
-        hint = "give the address alone, and --match, --window, --at"
-        raise UsageError(f"{shown} is followed by a query", hint=hint)
-    path = parts.path.rstrip("/")
-    for page in ("/api/v1", "/graph", "/query", "/targets", "/vmui"):
-        path = path.removesuffix(page)
-    user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    name = f"[{host}]" if ":" in host else host
-    netloc = name if port is None else f"{name}:{port}"
-    base = urlunsplit((parts.scheme, netloc, path, "", ""))
-    return Place(base, user, base)
 
 
 class Api:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vllmdoctor.sources.prom.api import Api
-from vllmdoctor.sources.prom.names import GPU_FINE, POD_FINE, WORKLOAD_FINE, plain_names
+from vllmdoctor.sources.prom.names import GPU_FINE, POD_FINE, WORKLOAD_FINE, exporters_names
 from vllmdoctor.sources.prom.plan import one_of, quoted
 from vllmdoctor.sources.prom.survey import Survey
 from vllmdoctor.sources.prom.targets import Target, workload_of
 
-KEPT = ("container", "gpu", "UUID", "device", "resource", "reason")
+KEPT = ("container", "gpu", "UUID", "uuid", "device", "resource", "reason")
 """Labels that tell the series of one companion apart."""
 
 _NAMESPACE = {
@@ -61,7 +61,7 @@ def links(api: Api, told: Survey) -> list[Link]:
     nodes = {n: ts for n, ts in _group((t.node, t) for t in targets).items() if len(ts) == 1}
     hosts = {h: ts for h, ts in _group((t.host, t) for t in targets).items() if len(ts) == 1}
     workloads = _group((w, t) for t in targets for w in workload_of(t.pod))
-    pod_names, gpu_names = plain_names(POD_FINE), plain_names(GPU_FINE)
+    pod_names, gpu_names = exporters_names(POD_FINE), exporters_names(GPU_FINE)
     asked: list[tuple[str, str, Mapping[str, tuple[Target, ...]], tuple[str, ...]]] = []
     for label in ("pod", "exported_pod"):
         asked.append((label, pod_names, pods, ('container!=""', 'container!="POD"')))
@@ -69,13 +69,13 @@ def links(api: Api, told: Survey) -> list[Link]:
     for label in ("Hostname", "node", "instance"):
         asked.append((label, gpu_names, hosts if label == "instance" else nodes, ()))
     for label in ("deployment", "statefulset"):
-        asked.append((label, plain_names(WORKLOAD_FINE), workloads, ()))
+        asked.append((label, exporters_names(WORKLOAD_FINE), workloads, ()))
     asked = [one for one in asked if one[2]]
     alone = targets[0] if len(targets) == 1 and not targets[0].pod else None
     found: list[Link] = []
     if asked:
         matches = [_match(names, [_any_of(label, owners)]) for label, names, owners, _ in asked]
-        everything = api.series(matches, told.start, told.end)
+        everything = _newest_names(told, api.series(matches, told.start, told.end))
         taken: set[tuple[str, str]] = set()
         for label, names, owners, matchers in asked:
             if label == "instance":
@@ -86,6 +86,13 @@ def links(api: Api, told: Survey) -> list[Link]:
     if alone is not None and not found:
         found += _of_the_only_one(api, told, alone)
     return found
+
+
+def _newest_names(told: Survey, everything: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The series by whose names signals are read; an older name beside a newer one is not."""
+    present = {labels.get("__name__", "") for labels in everything}
+    chosen = set(told.spelling.chosen(present, (*POD_FINE, *GPU_FINE, *WORKLOAD_FINE)))
+    return [labels for labels in everything if labels.get("__name__", "") in chosen]
 
 
 def _link(
@@ -122,8 +129,8 @@ def _link(
 
 def _of_the_only_one(api: Api, told: Survey, target: Target) -> list[Link]:
     """Companions of the only server, where it has no pod label and they tell of one pod alone."""
-    names = plain_names((*POD_FINE, *GPU_FINE))
-    found = api.series([_match(names, told.matchers)], told.start, told.end)
+    names = exporters_names((*POD_FINE, *GPU_FINE))
+    found = _newest_names(told, api.series([_match(names, told.matchers)], told.start, told.end))
     found = [s for s in found if s.get("container", "x") not in _NO_CONTAINER]
     by_label = {label: {s.get(label, "") for s in found} for label in ("exported_pod", "pod", "instance")}
     for label, values in by_label.items():

@@ -17,6 +17,7 @@ from vllmdoctor.sources.prom.targets import Target
 
 _FINE_BACK_S = 0.5
 _COARSE_BACK_S = 0.75
+_APART_S = 0.125  # lone samples stand on no grid, so that they stay lone
 _NOT_A_SETTING = frozenset(
     ("__name__", "job", "service", "endpoint", "prometheus", "prometheus_replica", "container", "replica")
 )
@@ -47,25 +48,43 @@ class Emitter:
             times[1:] -= back
             self._times[step] = times
 
-    def own(self, rows: Iterable[Row], step: float) -> Iterator[Samples]:
-        """The series of servers themselves."""
-        for row in rows:
-            target = self.told.targets.get(self.told.scheme.key(row.labels))
-            if target is not None and len(row.times):
-                times = self._dated(row, step)
-                first, last = float(times[0]), float(times[-1])
-                low, high = self.seen.get(target.name, (first, last))
-                self.seen[target.name] = (min(low, first), max(high, last))
-                yield _samples(target, self._key(target, row.labels), times, row.values)
+    def engines(self, rows: Iterable[Row], step: float) -> Iterator[Samples]:
+        """vLLM's own series; they say when a server was there."""
+        for target, row, times in self._of_servers(rows, step):
+            first, last = float(times[0]), float(times[-1])
+            low, high = self.seen.get(target.name, (first, last))
+            self.seen[target.name] = (min(low, first), max(high, last))
+            yield _samples(target, self._key(target, row.labels), times, row.values)
+
+    def processes(self, rows: Iterable[Row]) -> Iterator[Samples]:
+        """The other series of the same scrapes."""
+        for target, row, times in self._of_servers(rows, self.grid.fine):
+            yield from self._inside(target, row.labels, times, row.values)
 
     def around(self, rows: Iterable[Row], link: Link) -> Iterator[Samples]:
         """The series of containers, GPUs and workloads, given to their servers."""
         for row in rows:
-            if len(row.times):
-                times = self._dated(row, self.grid.fine)
-                kept = {label: row.labels.get(label, "") for label in ("__name__", *KEPT)}
-                for target in link.of(row.labels):
-                    yield _samples(target, self._key(target, kept), times, row.values)
+            times = self._dated(row, self.grid.fine)
+            kept = {label: row.labels.get(label, "") for label in ("__name__", *KEPT)}
+            for target in link.of(row.labels):
+                yield from self._inside(target, kept, times, row.values)
+
+    def _of_servers(self, rows: Iterable[Row], step: float) -> Iterator[tuple[Target, Row, FloatArray]]:
+        for row in rows:
+            target = self.told.targets.get(self.told.scheme.key(row.labels))
+            if target is not None and len(row.times):
+                yield target, row, self._dated(row, step)
+
+    def _inside(
+        self, target: Target, labels: Mapping[str, str], times: FloatArray, values: FloatArray
+    ) -> Iterator[Samples]:
+        """What was there while the server was: beyond, it would make the server's history longer."""
+        low, high = self.seen.get(target.name, (np.inf, -np.inf))
+        first, last = np.searchsorted(times, low, "left"), np.searchsorted(times, high, "right")
+        if first == 0 and last == len(times):
+            yield _samples(target, self._key(target, labels), times, values)
+        elif first < last:
+            yield _samples(target, self._key(target, labels), times[first:last], values[first:last])
 
     def info(self, rows: Iterable[Row]) -> Iterator[Samples]:
         """The settings that stand in labels: one sample for each set, the newest set last."""
@@ -75,7 +94,7 @@ class Emitter:
                 continue
             low, high = self.seen[target.name]
             last = bool(row.times[-1] >= self.grid.end - 1) or float(row.times[-1]) > high
-            time = high if last else max(low, float(row.times[-1]))
+            time = max(low, high - _APART_S if last else float(row.times[-1]))
             settings = {k: v for k, v in row.labels.items() if k == "__name__" or k not in _NOT_A_SETTING}
             yield _samples(target, self._key(target, settings), np.array([time]), row.values[-1:])
 
@@ -89,7 +108,7 @@ class Emitter:
             if target.name not in self.seen:
                 continue
             low, high = self.seen[target.name]
-            at = np.array([max(low, high - 0.25)])
+            at = np.array([max(low, high - _APART_S)])
             for raw in sorted(shown):
                 name = self.told.spelling.canonical(raw)
                 told = raw in asked or self.told.spelling.signal_of(raw) == INFO

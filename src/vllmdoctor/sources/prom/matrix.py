@@ -16,8 +16,8 @@ FloatArray = npt.NDArray[np.float64]
 
 _RESULT = b'"result":'
 _METRIC = b'{"metric":'
-_VALUES = b'"values":['
-_VALUE = b'"value":['
+_VALUES = b',"values":[['
+_VALUE = b',"value":['
 _SEPARATORS = b" \t\r\n,"
 
 
@@ -77,10 +77,10 @@ class _Text:
                 self.at += 1
             self.more()
 
-    def starts(self, what: bytes) -> bool:
-        while len(self.data) - self.at < len(what):
+    def starts(self, what: bytes, offset: int = 0) -> bool:
+        while len(self.data) - self.at - offset < len(what):
             self.more()
-        return self.data.startswith(what, self.at)
+        return self.data.startswith(what, self.at + offset)
 
     def take(self, count: int) -> bytes:
         text = bytes(self.data[self.at : self.at + count])
@@ -128,24 +128,20 @@ def _close(envelope: Envelope, head: bytes, tail: bytes) -> None:
 
 
 def _row(text: _Text) -> Row:
-    if not text.starts(_METRIC):
-        return _any_row(_object(text))
-    text.at += len(_METRIC)
-    labels = _object(text)
-    text.peek()
-    for key, end in ((_VALUES, b"]]"), (_VALUE, b"]")):
-        if text.starts(key):
-            text.at += len(key)
-            if text.peek() == ord("]"):
+    if text.starts(_METRIC):
+        labels, length = _object_at(text, len(_METRIC))
+        for key, end in ((_VALUES, b"]]"), (_VALUE, b"]")):
+            if text.starts(key, len(_METRIC) + length):
+                text.at += len(_METRIC) + length + len(key)
+                numbers = _numbers(text.take(text.find(end)))
                 text.at += text.find(b"}") + 1
-                break
-            numbers = _numbers(text.take(text.find(end)))
-            text.at += len(end)
-            text.at += text.find(b"}") + 1
-            return Row(labels, numbers[0::2], numbers[1::2].copy())
-    else:
-        _skip(text)
-    return Row(labels, np.empty(0), np.empty(0))
+                return Row(labels, numbers[0::2], numbers[1::2].copy())
+    # another order of keys, other blanks, or a native histogram, which holds no plain values
+    entry, length = _object_at(text, 0)
+    text.at += length
+    pairs = entry.get("values", [entry["value"]] if "value" in entry else [])
+    numbers = np.array([float(n) for pair in pairs for n in pair], dtype=np.float64)
+    return Row(entry.get("metric", {}), numbers[0::2], numbers[1::2].copy())
 
 
 def _numbers(text: bytes) -> FloatArray:
@@ -160,34 +156,18 @@ def _numbers(text: bytes) -> FloatArray:
     return numbers
 
 
-def _object(text: _Text) -> dict[str, Any]:
-    """The JSON object that starts here. A flat one ends at its first brace, but for those in texts."""
+def _object_at(text: _Text, offset: int) -> tuple[dict[str, Any], int]:
+    """The JSON object that starts `offset` bytes from here, and its length.
+
+    A flat one ends at its first brace, but for those inside texts.
+    """
     length = 0
     while True:
-        length = text.find(b"}", length) + 1
+        length = text.find(b"}", offset + length) + 1 - offset
         try:
-            found = json.loads(text.data[text.at : text.at + length])
+            found = json.loads(text.data[text.at + offset : text.at + offset + length])
         except ValueError:
             continue
         if not isinstance(found, dict):
             raise Broken("no JSON object")
-        text.at += length
-        return found
-
-
-def _any_row(entry: dict[str, Any]) -> Row:
-    """A series whose keys stand in another order, or with other blanks, than usual."""
-    pairs = entry.get("values", [entry["value"]] if "value" in entry else [])
-    numbers = np.array([float(n) for pair in pairs for n in pair], dtype=np.float64)
-    return Row(entry.get("metric", {}), numbers[0::2], numbers[1::2].copy())
-
-
-def _skip(text: _Text) -> None:
-    """Pass over a series without plain values (a native histogram)."""
-    depth = 1
-    while depth:
-        byte = text.peek()
-        text.at += 1
-        if byte == ord('"'):
-            text.at += text.find(b'"') + 1
-        depth += (byte in b"{[") - (byte in b"}]")
+        return found, length

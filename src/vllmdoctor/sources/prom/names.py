@@ -11,6 +11,15 @@ from types import MappingProxyType
 
 from vllmdoctor.signals import SIGNALS, canonical_name, family_name, resolve
 
+_EXPORTERS = ("DCGM_", "nvidia_smi_", "container_", "kube_")
+
+
+def _of_scope(scope: str) -> tuple[str, ...]:
+    """The signals of a scope that an exporter's names have: others come from other sources alone."""
+    found = (s for s in SIGNALS.values() if s.scope == scope)
+    return tuple(s.name for s in found if any(n.text.startswith(_EXPORTERS) for n in s.names))
+
+
 ENGINE_FINE = (
     *("requests_running", "requests_waiting", "requests_swapped", "kv_cache_usage", "preemptions"),
     *("prompt_tokens", "generation_tokens", "prefix_cache_queries", "prefix_cache_hits"),
@@ -20,15 +29,9 @@ ENGINE_FINE = (
 ENGINE_BUCKETS = ("ttft", "itl", "queue_time", "prefill_time", "prompt_length", "output_length")
 ENGINE_MEANS = ("tpot", "e2e_latency", "decode_time", "preemptions_per_request")
 INSTANCE_FINE = ("process_memory", "process_start_time", "process_cpu", "http_requests", "scrape_up")
-POD_FINE = (
-    *("container_memory", "container_memory_limit", "container_restarts", "container_oom_killed"),
-    *("container_cpu_periods", "container_cpu_throttled_periods"),
-)
-GPU_FINE = (
-    *("gpu_memory_used", "gpu_memory_free", "gpu_memory_total", "gpu_utilization", "gpu_sm_clock"),
-    *("gpu_sm_clock_max", "gpu_temperature", "gpu_power", "gpu_throttle_reasons"),
-)
 WORKLOAD_FINE = ("replicas_available", "replicas_desired")
+POD_FINE = tuple(s for s in _of_scope("pod") if s not in WORKLOAD_FINE)
+GPU_FINE = _of_scope("gpu")
 INFO = "cache_config"
 ALWAYS_MAX = frozenset({"max", "mean", "last"})  # a group holds one series; were it two, the larger counts
 
@@ -54,10 +57,9 @@ def any_name(prefix: str) -> str:
     return f"(?:ray_)?vllm[:_].+|(?:{'|'.join(sorted(bodies))})(?:_total)?(?:_bucket|_sum|_count)?"
 
 
-def plain_names(signals: Iterable[str], prefix: str = "") -> str:
-    """A regular expression for the names of signals that are not vLLM's own."""
-    texts = sorted(set(_texts(signals)))
-    return f"(?:{re.escape(prefix)})?(?:{'|'.join(texts)})" if prefix else "|".join(texts)
+def exporters_names(signals: Iterable[str]) -> str:
+    """A regular expression for the names that exporters beside vLLM have for signals."""
+    return "|".join(sorted(text for text in _texts(signals) if text.startswith(_EXPORTERS)))
 
 
 class Spelling:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from vllmdoctor.signals import SIGNALS
 from vllmdoctor.sources.prom.companions import Link
@@ -23,9 +24,10 @@ _ALL = ('le="+Inf"',)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A piece, and the companions it is about; None where it is about servers themselves."""
+    """A piece, and whose series it is about: engines, the processes they run in, or what is around."""
 
     piece: Piece
+    whose: Literal["engines", "processes", "around"] = "engines"
     link: Link | None = None
 
     def halves(self) -> tuple["Question", ...]:
@@ -44,6 +46,7 @@ class _Group:
     matchers: tuple[str, ...]
     coarse: bool
     series: float  # of one server
+    whose: Literal["engines", "processes"] = "engines"
 
 
 def questions(told: Survey, around: Sequence[Link], budget: int) -> tuple[Grid, list[Question]]:
@@ -70,14 +73,14 @@ def questions(told: Survey, around: Sequence[Link], budget: int) -> tuple[Grid, 
             grid.coarse_end if group.coarse else grid.end,
             grid.coarse if group.coarse else grid.fine,
         )
-        asked += map(Question, piece.batches(group.series))
+        asked += [Question(part, group.whose) for part in piece.batches(group.series)]
     for link in around:
         values = tuple(link.owners)
         piece = Piece(
             "containers, GPUs and replicas", "max", link.names, link.by, link.matchers, link.label, values,
             0.0, grid.start, grid.end, grid.fine,
         )  # fmt: skip
-        asked += [Question(part, link) for part in piece.batches(link.series / max(1, len(values)))]
+        asked += [Question(part, "around", link) for part in piece.batches(link.series / max(1, len(values)))]
     return grid, asked
 
 
@@ -126,9 +129,10 @@ def _groups(told: Survey) -> Iterator[_Group]:
 def _of_instances() -> Iterator[_Group]:
     """The process, its HTTP front and whether it was scraped: not vLLM's names, of the same targets."""
     plain = [n.text for s in INSTANCE_FINE if s != "http_requests" for n in SIGNALS[s].names]
-    yield _Group("the servers' processes", "max", tuple(plain), (), (), False, len(plain))
+    yield _Group("the servers' processes", "max", tuple(plain), (), (), False, len(plain), "processes")
     http = tuple(n.text for n in SIGNALS["http_requests"].names)
-    yield _Group("HTTP requests", "sum", http, EXTRA_LABELS["http_requests"], (), False, _HTTP_SERIES)
+    kept = EXTRA_LABELS["http_requests"]
+    yield _Group("HTTP requests", "sum", http, kept, (), False, _HTTP_SERIES, "processes")
 
 
 def _chosen(told: Survey, signals: Iterable[str]) -> list[str]:

@@ -56,7 +56,7 @@ def grids(start: float, end: float, scrape_s: float) -> Iterator[Grid]:
     scrapes = best / scrape_s
     if scrapes == int(scrapes):  # every scrape, where a bin holds a whole number of them
         coarse = next(n for n in (4, 3, 2, 1) if scrapes % n == 0) * scrape_s
-        yield Grid(math.floor(start / best) * best, math.floor(end / scrape_s) * scrape_s, scrape_s, coarse)
+        yield Grid(math.floor(start / best) * best, math.ceil(end / scrape_s) * scrape_s, scrape_s, coarse)
     halvings = max(1, math.floor(math.log2(best / (0.95 * scrape_s))))
     for halved in range(halvings, 0, -1):
         yield _grid(start, end, best, best / 2**halved)
@@ -65,7 +65,7 @@ def grids(start: float, end: float, scrape_s: float) -> Iterator[Grid]:
 
 
 def _grid(start: float, end: float, width: float, fine: float) -> Grid:
-    return Grid(math.floor(start / width) * width, math.floor(end / fine) * fine, fine, min(width, 4 * fine))
+    return Grid(math.floor(start / width) * width, math.ceil(end / fine) * fine, fine, min(width, 4 * fine))
 
 
 def within(budget: int, start: float, end: float, scrape_s: float, fine: int, coarse: int) -> Grid:

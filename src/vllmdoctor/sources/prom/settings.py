@@ -23,6 +23,7 @@ TEXTS = (
     *("ca_file", "cert_file", "key_file", "tenant", "timeout"),
 )
 TIMEOUT_S = 30.0
+_SHOWING = {"cert_file", "headers", "tenant"}  # beside user and token, what a server looks at
 _SHORTEST_SECRET = 4  # what is shorter is found in any text by chance
 
 
@@ -68,7 +69,7 @@ def read_settings(user: tuple[str, str] | None = None, environ: Mapping[str, str
     timeout = parse_duration(given["timeout"]) if given.get("timeout") else TIMEOUT_S
     files = (given.get(key, "") for key in ("ca_file", "cert_file", "key_file"))
     login = Login(headers, user, *files)
-    words = ("user" if user else "", "token" if token and not user else "", *sorted(given))
+    words = ("user" if user else "", "token" if token and not user else "", *sorted(_SHOWING & set(given)))
     spelled = {spelling for secret in secrets for spelling in (secret, quote(secret, safe=""))}
     hidden = sorted((s for s in spelled if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)
     return Settings(login, timeout, tuple(dict.fromkeys(w for w in words if w)), tuple(hidden))

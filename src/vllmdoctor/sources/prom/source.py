@@ -1,26 +1,28 @@
 """A Prometheus as a source: survey it, plan, ask the pieces side by side, hand on what comes."""
 
 import math
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from vllmdoctor.errors import NotEnoughData, NotVllm, SourceError, Unauthorized, Unreachable, VllmDoctorError
 from vllmdoctor.model import Gap, Observation
 from vllmdoctor.sources import History, Window
-from vllmdoctor.sources.prom.api import Api, TooLarge, place_of
+from vllmdoctor.sources.prom.api import Api, TooLarge
 from vllmdoctor.sources.prom.companions import Link, links
 from vllmdoctor.sources.prom.emit import Emitter
 from vllmdoctor.sources.prom.matrix import Row
 from vllmdoctor.sources.prom.names import INFO
 from vllmdoctor.sources.prom.pieces import Question, questions
+from vllmdoctor.sources.prom.place import place_of
 from vllmdoctor.sources.prom.plan import Piece, one_of
 from vllmdoctor.sources.prom.survey import Survey, survey
 
 CONCURRENCY = 4
 _AHEAD = 2  # answers that may wait to be taken in
-_MOST_TIMEOUTS = 3
+_TOGETHER_S = 1.0
 _MOST_FAILURES = 8  # in a row, before the rest is given up
 _INFO_LOOKS = 12
 _NAMED = 3
@@ -54,9 +56,12 @@ class PrometheusSource:
             grid, asked = questions(told, around, history.max_points)
             yield from _told_limits(api, told, history, grid.fine, grid.coarse)
             emitter = Emitter(grid, told)
-            reading = _Reading(api, history, emitter, deque(asked))
+            reading = _Reading(api, history, emitter)
             try:
-                yield from reading.run()
+                # first when each server was there, then what else there was meanwhile
+                for first in (True, False):
+                    yield from reading.run(q for q in asked if (q.whose == "engines") == first)
+                yield from reading.gaps()
             finally:
                 reading.close()
             yield from _missing(api, told, emitter)
@@ -115,20 +120,24 @@ class _Reading:
     api: Api
     history: History
     emitter: Emitter
-    waiting: "deque[Question]"
+    waiting: "deque[Question]" = field(default_factory=deque)
     _pool: ThreadPoolExecutor = field(init=False)
     _running: "dict[Future[list[Row]], Question]" = field(default_factory=dict)
     _failures: dict[tuple[str, str], int] = field(default_factory=dict)
     _in_a_row: int = 0
-    _timeouts: int = 0
+    _silent_since: float = math.inf
     _done: int = 0
     _error: VllmDoctorError | None = None
+    _over: str = ""
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(CONCURRENCY, "prometheus")
 
-    def run(self) -> Iterator[Observation]:
-        """Ask all; a VllmDoctorError where nothing came."""
+    def run(self, asked: Iterable[Question]) -> Iterator[Observation]:
+        """Ask these; a VllmDoctorError where nothing has come so far."""
+        self.waiting.extend(asked)
+        if self._over:
+            self._give_up(self._over)
         self._fill()
         while self._running:
             ready, _ = wait(self._running, return_when=FIRST_COMPLETED)
@@ -150,6 +159,9 @@ class _Reading:
             self._fill()
         if not self.emitter.seen:
             raise self._error or NotEnoughData(f"{self.api.shown} answered without any sample")
+
+    def gaps(self) -> Iterator[Gap]:
+        """What was asked in vain."""
         for (what, why), count in self._failures.items():
             often = f" ({count} queries)" if count > 1 else ""
             yield Gap(self.api.shown, f"{what}{often}", why, "" if self._error is None else self._error.hint)
@@ -170,14 +182,18 @@ class _Reading:
     def _observations(self, question: Question, rows: list[Row]) -> Iterator[Observation]:
         if question.link is not None:
             return self.emitter.around(rows, question.link)
-        return self.emitter.own(rows, question.piece.step)
+        if question.whose == "processes":
+            return self.emitter.processes(rows)
+        return self.emitter.engines(rows, question.piece.step)
 
     def _failed(self, question: Question, error: VllmDoctorError) -> None:
         self._in_a_row += 1
         silent = isinstance(error, Unreachable) and "within" in error.message
-        self._timeouts += silent
-        slow = silent and self._timeouts < _MOST_TIMEOUTS and bool(self.emitter.seen)
-        if (isinstance(error, TooLarge | NotVllm) or slow) and self._in_a_row < _MOST_FAILURES:
+        now = time.monotonic()
+        self._silent_since = min(now, self._silent_since) if silent else self._silent_since
+        # those asked together fail together; who is silent again later is waited for no more
+        slow = silent and now - self._silent_since < _TOGETHER_S and bool(self.emitter.seen)
+        if isinstance(error, TooLarge | NotVllm) and self._in_a_row < _MOST_FAILURES:
             halves = question.halves()
             if halves:
                 self.waiting.extendleft(reversed(halves))
@@ -194,6 +210,7 @@ class _Reading:
             self._give_up(f"more than {2 * self.history.max_points:,} points had come (--max-points)")
 
     def _give_up(self, why: str) -> None:
+        self._over = why
         for question in self.waiting:
             self._note(question.piece.about, why)
         self.waiting.clear()

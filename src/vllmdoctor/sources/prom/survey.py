@@ -50,7 +50,7 @@ class Survey:
 
 def survey(api: Api, history: History, clock: float) -> Survey:
     """Ask what there is. NotVllm where nothing of vLLM's is there, NotEnoughData where no sample is."""
-    now = float(api.instant("vector(time())")[0].values[0])
+    now = _servers_time(api)
     gaps = list(_skew(api, clock - now))
     end = now if history.at is None else history.at
     start = end - history.window_s
@@ -91,6 +91,14 @@ def survey(api: Api, history: History, clock: float) -> Survey:
         dict(engines),
     )
     return replace(told, buckets=_buckets(api, told))
+
+
+def _servers_time(api: Api) -> float:
+    """The first question: whether anything is there that understands, and its clock (unix s)."""
+    rows = api.instant("vector(time())")
+    if not rows or not len(rows[0].values):
+        raise NotVllm(f"{api.shown} does not tell the time", hint="is that the address of a Prometheus?")
+    return float(rows[0].values[0])
 
 
 def _skew(api: Api, seconds: float) -> Iterator[Gap]:
