@@ -524,7 +524,7 @@ def _history(
         if value and not asked:
             raise UsageError(f"{option} is for a Prometheus", hint="name it as prom+http://HOST:PORT")
     usual = History()
-    tell = (lambda text: _progress(f"{text} ")) if asked and sys.stderr.isatty() else None
+    tell = _progress if asked and sys.stderr.isatty() else None
     return History(
         window_s=parse_duration(span) if span else usual.window_s,
         at=parse_moment(at) if at else None,

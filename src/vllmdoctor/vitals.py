@@ -216,7 +216,7 @@ class Vitals:
             return out
         idle = (running == 0) & np.isfinite(usage)
         if waiting.size and not self.frame.from_log:
-            idle &= waiting == 0  # of a log's rare lines those count too in which nobody runs before a full pool
+            idle &= waiting == 0  # a log has so few lines that those count too in which requests wait for room
         # the first idle sample after work may still carry the last step's usage
         idle[1:] &= idle[:-1].copy()
         bins = np.clip(((times - self.frame.start) / self.frame.step).astype(np.intp), 0, out.size - 1)

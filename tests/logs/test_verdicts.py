@@ -171,3 +171,19 @@ def test_a_log_of_another_time_stays_a_server_of_its_own() -> None:
         ["example:overload-kv", str(HERE / "cases/09-single-runaway-generation-slowing/server.log")], Window()
     )
     assert len(both.columns) == 2
+
+
+def test_blocks_that_nobody_holds_are_seen_while_nothing_runs(tmp_path: Path) -> None:
+    line = (
+        "(APIServer pid=1) INFO 11-29 {:02d}:{:02d}:{:02d} [loggers.py:310] Engine 000: Avg prompt throughput: {} tokens/s, "
+        "Avg generation throughput: {} tokens/s, Running: {} reqs, Waiting: {} reqs, GPU KV cache usage: {}%\n"
+    )
+    text = ""
+    for i in range(600):
+        at = (i // 360, i // 6 % 60, i % 6 * 10)
+        pause = i > 300 and i % 20 < 4
+        text += line.format(*at, 0.0, 0.0, 0, 9, 62.0) if pause else line.format(*at, 100.0, 200.0 + i % 7, 8, 9, 95.0)
+    path = tmp_path / "server.log"
+    path.write_text(text, encoding="utf-8")
+    said = diagnose(gather_targets([str(path)], Window()))
+    assert said.primary == "kv-fragmentation"

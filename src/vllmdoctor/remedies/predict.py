@@ -40,7 +40,7 @@ def _three(
         (TTFT, "s", ask.number("ttft_p95"), ttft),
     )
     return tuple(
-        _between(measure, unit, now, low * now, high * now, f"{measure} now: not known")
+        _between(measure, unit, now, low * now, high * now, f"{measure} now, or how much changes: not known")
         for measure, unit, now, (low, high) in figures
     )
 
@@ -49,16 +49,13 @@ def larger_pool(ask: Ask, ratio: float) -> tuple[Prediction, ...]:
     """A pool `ratio` times as large: half of the trouble at most stays where it holds the demand.
 
     Where it does not, more requests run at once and are preempted as often each: preemptions per
-    minute may rise with the work done, though the queue does not.
+    minute may rise with the pool, though the queue does not.
     """
     pool, needed = ask.number("pool_tokens"), pool_needed(ask)
     enough = ratio * pool >= 0.999 * HEADROOM * needed or (math.isnan(needed) and ratio >= 4)
     if enough:
         return _three(ask, (0.0, ENOUGH), (0.0, ENOUGH), (0.0, ENOUGH))
-    done, offered = ask.number("completion_rate"), ask.number("arrival_rate")
-    demand = offered / done if done > 0 else math.nan
-    more = max(1.0, min(each for each in (ratio, demand, 1e6) if not math.isnan(each)))
-    return _three(ask, (0.0, more), (0.0, 1.0), (0.0, 1.0))
+    return _three(ask, (0.0, max(1.0, ratio)), (0.0, 1.0), (0.0, 1.0))
 
 
 def capped_batch(ask: Ask) -> tuple[Prediction, ...]:

@@ -56,7 +56,8 @@ def kv_fragmentation(case: Case) -> Iterator[Yielded]:
     if risen >= lim["floor"].value and held_now >= 0.1:
         lost = max(lost, lim["lost"].value)
     if math.isnan(by_capacity) and not empty and not risen >= lim["floor"].value:
-        lost = math.nan  # without the requests' lengths only an idle engine tells
+        # without the requests' lengths only an idle engine tells: what it holds is lost, since when or not
+        lost = held_now if held_now >= lim["lost"].value else math.nan
     fits = _fits_at_least(case)
     if fits < lim["fits"].value and not lost >= lim["lost"].value:
         size = case.number("block_size")

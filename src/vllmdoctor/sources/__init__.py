@@ -33,7 +33,7 @@ class History:
 
     `window_s` seconds that end at `at` (unix seconds; None is now). `match` holds label matchers
     (`namespace="inference"`), `prefix` what relabelling put before the names of the metrics,
-    `max_points` how many points may be asked for in all. `tell` hears how far it is.
+    `max_points` how many points may be asked for in all. `tell` hears how far it is, and "" at the end.
     """
 
     window_s: float = 86400.0

@@ -64,6 +64,8 @@ class PrometheusSource:
                 yield from reading.gaps()
             finally:
                 reading.close()
+                if history.tell is not None:
+                    history.tell("")
             yield from _missing(api, told, emitter)
             yield from _settings(api, told, emitter)
             yield from emitter.present(frozenset(n for q in asked for n in q.piece.names))
