@@ -8,7 +8,7 @@ from vllmdoctor.model import Outcome, Severity, Status
 TABLE = """
 slow  found    -> sick
 fine  found    -> at-risk
-?     found    -> sick
+?     found    -> at-risk
 slow  clear    -> unexplained
 fine  clear    -> healthy
 ?     clear    -> healthy

@@ -202,6 +202,24 @@ def ratio(now: float, before: float) -> float:
     return now / before if before else math.nan
 
 
+def number(value: float) -> str:
+    """A number for a sentence: three digits, never an exponent: "9,810", "4.46", "0.058"."""
+    if math.isnan(value) or math.isinf(value):
+        return "?"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 0.001 or value == 0 else "0"
+
+
+def lasting(seconds: float) -> str:
+    """A time for a sentence: "0.058 s", "91 min", "2.5 h"."""
+    if math.isnan(seconds):
+        return "?"
+    if seconds < 120:
+        return f"{number(seconds)} s"
+    return f"{number(seconds / 60)} min" if seconds < 7200 else f"{number(seconds / 3600)} h"
+
+
 def percent(value: float) -> str:
     """A ratio for a sentence: "97 %"."""
     return "?" if math.isnan(value) else f"{100 * value:.0f} %"

@@ -4,6 +4,7 @@ Only typer and the errors are imported at the top; a command imports what it nee
 needs it, so that a missing file fails before anything heavy is loaded.
 """
 
+import errno
 import gc
 import os
 import sys
@@ -39,7 +40,7 @@ Targets = Annotated[
     typer.Argument(
         metavar="TARGET...",
         help="http(s)://HOST:PORT, prom+http(s)://HOST:PORT (a Prometheus), a file, - for standard input, "
-        "or example:NAME. Several make one case.",
+        "nvml: and host: (this machine's GPUs and processes), or example:NAME. Several make one case.",
         show_default=False,
     ),
 ]
@@ -156,8 +157,7 @@ def diagnose(
         encoding="utf-8" if output else (sys.stdout.encoding or "utf-8"),
     )
     if output:
-        Path(output).write_text(text, encoding="utf-8")
-        _say(f"report written to {output}")
+        _write(output, text)
     else:
         sys.stdout.write(text)
     raise typer.Exit(_exit_code(report, fail_on))
@@ -443,7 +443,10 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\nvllmdoctor: interrupted\n")
         return 130
-    except Exception:  # noqa: BLE001 - the one boundary: a bug must not look like a finding (exit 1)
+    except Exception as error:  # noqa: BLE001 - the one boundary: a bug must not look like a finding (exit 1)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            sys.stderr.write("vllmdoctor: no space left to write to\n")
+            return EXIT_MISUSED
         traceback.print_exc()
         sys.stderr.write("vllmdoctor: this is a bug; please report it with the recording (--save FILE)\n")
         return EXIT_MISUSED
@@ -548,12 +551,23 @@ def _check_version(text: str) -> None:
         raise UsageError(f"not a vLLM version: {text!r}", hint="write it as in --vllm-version 0.12.0")
 
 
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        sys.stdout.write(text)  # a report that took minutes to make is not thrown away
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+    _say(f"report written to {path}")
+
+
 def _check_new(*paths: str) -> None:
     from vllmdoctor.errors import FileExists
 
     for path in paths:
         if path and Path(path).exists():
             raise FileExists(f"{path} exists", hint="choose another name; nothing is ever overwritten")
+        if path and not Path(path).absolute().parent.is_dir():
+            raise UsageError(f"no folder {Path(path).parent} to write {Path(path).name} into")
 
 
 def _save(recording: "Recording", path: str) -> None:
@@ -572,7 +586,8 @@ def _exit_code(report: "Report", fail_on: str) -> int:
     from vllmdoctor.errors import EXIT_BLIND
     from vllmdoctor.model import Severity, Verdict
 
-    if report.verdict is Verdict.BLIND:
+    unread = any(gap.origin == "targets" for gap in report.gaps)
+    if report.verdict is Verdict.BLIND or (unread and report.verdict is Verdict.HEALTHY):
         return EXIT_BLIND
     if fail_on == "never":
         return EXIT_DONE

@@ -65,6 +65,11 @@ def record_targets(
     about: About = {"targets": shown, "interval": interval_s}
     start = time.monotonic()
     if not any(source.live for source in sources):
+        if append:
+            raise UsageError(
+                "only a live server can be appended to a recording",
+                hint="give both files to diagnose instead",
+            )
         recording = gather_targets(targets, window)
         save(recording, path, about, redactor=redactor)
         size, elapsed = path.stat().st_size, time.monotonic() - start

@@ -22,7 +22,6 @@ from vllmdoctor.model import (
     Report,
     Severity,
     Status,
-    Symptom,
     Trend,
     Verdict,
 )
@@ -172,7 +171,7 @@ def verdict_of(slow: bool | None, outcomes: Iterable[Outcome], blind: bool) -> V
     """The verdict from the symptoms and the findings; a readable table stands in the tests."""
     serious = any(o.status is Status.FOUND and o.severity > Severity.INFO for o in outcomes)
     if serious:
-        return Verdict.AT_RISK if slow is False else Verdict.SICK
+        return Verdict.SICK if slow else Verdict.AT_RISK
     if slow:
         return Verdict.UNEXPLAINED
     return Verdict.BLIND if blind else Verdict.HEALTHY
@@ -185,7 +184,7 @@ def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFo
     blind = _blind(case)
     verdict = verdict_of(slow if well is None else False, outcomes, blind)
     first = next((o for o in outcomes if o.status is Status.FOUND and o.severity > Severity.INFO), None)
-    primary, kind, confidence, onset = verdict.value, "", _clean_confidence(outcomes), None
+    primary, kind, confidence, onset = verdict.value, "", _clean_confidence(case, outcomes), None
     if first is not None:
         primary, kind, confidence = first.slug, first.kind, first.confidence
         onset = first.onset if first.onset is not None else case.windows.onset
@@ -201,7 +200,7 @@ def _engine_report(case: Case, outcomes: tuple[Outcome, ...], version: VersionFo
         model=frame.model,
         version=version.words,
         verdict=verdict,
-        headline=_headline(verdict, first or well, case.symptoms),
+        headline=_headline(verdict, first or well, case),
         primary=primary,
         kind=kind,
         confidence=confidence,
@@ -228,14 +227,15 @@ def _blind(case: Case) -> bool:
     return not (load and progress and scrapes >= fewest)
 
 
-def _clean_confidence(outcomes: Sequence[Outcome]) -> float:
-    """How sure a clean bill is: the share of the rules that could look."""
-    looked = sum(o.status is not Status.UNKNOWN for o in outcomes)
-    return math.floor(100 * (0.5 + 0.45 * looked / max(1, len(outcomes)))) / 100
+def _clean_confidence(case: Case, outcomes: Sequence[Outcome]) -> float:
+    """How sure a clean bill is: the share of the rules that could look; half of it without a comparison."""
+    looked = sum(o.status is not Status.UNKNOWN for o in outcomes) / max(1, len(outcomes))
+    sure = 0.5 + 0.45 * looked * float(np.mean(case.vitals.seen))
+    return math.floor(100 * (sure if is_slow(case.symptoms) is not None else min(0.5, sure))) / 100
 
 
-def _headline(verdict: Verdict, cause: Outcome | None, found: Sequence[Symptom]) -> str:
-    slow = [s for s in found if s.slow]
+def _headline(verdict: Verdict, cause: Outcome | None, case: Case) -> str:
+    slow = [s for s in case.symptoms if s.slow]
     if cause is not None:
         told = cause.summary or cause.title
         return told[0].upper() + told[1:]
@@ -243,6 +243,10 @@ def _headline(verdict: Verdict, cause: Outcome | None, found: Sequence[Symptom])
         return "It is slower at equal load, and no rule explains it: " + "; ".join(s.title for s in slow)
     if verdict is Verdict.BLIND:
         return "Too little was seen to judge this server"
+    if not case.vitals.active.any():
+        return "It had no work in all this time, so its speed cannot be told; nothing stands out"
+    if is_slow(case.symptoms) is None:
+        return "Nothing stands out; whether it was faster before cannot be told from this"
     return "No decline at equal load, and no cause of one found"
 
 

@@ -22,6 +22,7 @@ BINS = 300  # about how many points a history is judged on
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 T = TypeVar("T")
 
+MOST_RATIO = 1.05  # a share may be rounded up a little, not more
 GAP_SCRAPES = 4  # a hole longer than this many scrapes is a gap: nothing is known inside it
 
 _SUFFIXES = ("_bucket", "_sum", "_count")
@@ -99,7 +100,7 @@ class Frame:
     def _gauge(self, signal: str, how: str) -> FloatArray:
         rows: list[FloatArray] = []
         for _, column in ((x.labels, x.column) for x in self.columns(signal)):
-            keep = np.isfinite(column.values)
+            keep = self._possible(signal, column.values)
             if not keep.any():
                 continue
             grouped = pd.Series(column.values[keep]).groupby(self._bins(column.times[keep]))
@@ -110,6 +111,20 @@ class Frame:
         if not rows:
             return np.full(self.size, np.nan)
         return _merge(rows, SIGNALS[signal].merge) * self.names[signal].scale
+
+    def _possible(self, signal: str, values: FloatArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
+        """Which values can be true: none of these signals is negative, and no share is above 1."""
+        highest = MOST_RATIO if SIGNALS[signal].unit == "ratio" else math.inf
+        return np.asarray(
+            np.isfinite(values) & (values >= 0) & (values * self.names[signal].scale <= highest)
+        )
+
+    def impossible(self, signal: str) -> int:
+        """How many samples of a signal cannot be true and were left out."""
+        return sum(
+            int((np.isfinite(x.column.values) & ~self._possible(signal, x.column.values)).sum())
+            for x in self.columns(signal)
+        )
 
     def each(self, signal: str, *labels: str, how: str = "mean") -> Mapping[str, FloatArray]:
         """A gauge per bin for each value of a label (of the first of `labels` that a series has)."""
@@ -134,7 +149,7 @@ class Frame:
         if any(c.times is not times for c in columns):
             times = np.unique(np.concatenate([c.times for c in columns]))
             rows = [_onto(times, c) for c in columns]
-        finite = [np.where(np.isfinite(r), r, np.nan) for r in rows]
+        finite = [np.where(self._possible(signal, r), r, np.nan) for r in rows]
         return times, _merge(finite, SIGNALS[signal].merge) * self.names[signal].scale
 
     def rate(self, signal: str) -> FloatArray:
@@ -149,7 +164,7 @@ class Frame:
 
     def _increase(self, column: Column) -> tuple[FloatArray, FloatArray]:
         """(increase, observed seconds) per bin of one counter series."""
-        keep = np.isfinite(column.values)
+        keep = np.isfinite(column.values) & (column.values >= 0)
         times, values = column.times[keep], column.values[keep]
         if times.size < 2:
             return np.zeros(self.size), np.zeros(self.size)
@@ -221,7 +236,13 @@ class Frame:
     def restarts(self) -> tuple[float, ...]:
         """When the server's counters began anew (unix seconds, the first scrape after)."""
         found: list[float] = []
-        for signal in ("process_start_time", "generation_tokens", "prompt_tokens"):
+        # where the process tells its start, a counter that falls (a clock put back) is no restart
+        told = (
+            ("process_start_time",)
+            if self.has("process_start_time")
+            else ("generation_tokens", "prompt_tokens")
+        )
+        for signal in told:
             for x in self.columns(signal):
                 keep = np.isfinite(x.column.values)
                 times, values = x.column.times[keep], x.column.values[keep]

@@ -8,7 +8,7 @@ import numpy as np
 from vllmdoctor.case import Case, quantile
 from vllmdoctor.facts import VersionFound
 from vllmdoctor.frame import Frame
-from vllmdoctor.model import Outcome, Step
+from vllmdoctor.model import Outcome, Severity, Step
 from vllmdoctor.plan import make_plan
 from vllmdoctor.release import Version, VersionRange
 from vllmdoctor.remedies.figures import Value, figures
@@ -26,7 +26,11 @@ def plan_for(
     """The plan for the findings of one engine, computed with what its case shows."""
     known = figures(case.facts.values(), measured(case), origin="this recording")
     treated = [o for o in findings if not o.explained_by]
-    return make_plan(treated, known, _release(case, version), remedies_of)
+    plan = make_plan(treated, known, _release(case, version), remedies_of)
+    if all(o.severity is Severity.INFO for o in treated):
+        # nothing is wrong: nothing is worth a restart
+        return tuple(s for s in plan if not (s.restart and s.verdict in ("helps", "unknown")))
+    return plan
 
 
 def measured(case: Case) -> dict[str, Value]:
@@ -46,9 +50,9 @@ def measured(case: Case) -> dict[str, Value]:
         "kv_usage_p95": quantile(v.usage, 0.95, now),
         "prefix_hit_ratio": case.now(v.hit_ratio),
         "spec_acceptance": case.now(v.acceptance),
-        "gpu_memory_total": _of_one_gpu(frame, "gpu_memory_total", max),
-        "gpu_memory_used": _of_one_gpu(frame, "gpu_memory_used", max),
-        "gpu_memory_free": _of_one_gpu(frame, "gpu_memory_free", min),
+        "gpu_memory_total": of_one_gpu(frame, "gpu_memory_total", max),
+        "gpu_memory_used": of_one_gpu(frame, "gpu_memory_used", max),
+        "gpu_memory_free": of_one_gpu(frame, "gpu_memory_free", min),
         "memory_limit": _last(frame.gauge("container_memory_limit")),
         "memory_used": _last(frame.gauge("container_memory")),
         "gpu_temperature": case.now(frame.gauge("gpu_temperature")),
@@ -86,7 +90,7 @@ def _max(values: FloatArray, mask: "np.ndarray[tuple[int, ...], np.dtype[np.bool
     return float(picked.max()) if picked.size else math.nan
 
 
-def _of_one_gpu(frame: Frame, signal: str, pick: Callable[[Iterable[float]], float]) -> float:
+def of_one_gpu(frame: Frame, signal: str, pick: Callable[[Iterable[float]], float]) -> float:
     """The last value of the GPU that decides: gpu_memory_utilization holds for each GPU alone."""
     told = [_last(values) for values in frame.each(signal, "gpu", "UUID", "uuid").values()]
     known = [value for value in told if not math.isnan(value)]

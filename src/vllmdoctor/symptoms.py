@@ -7,6 +7,7 @@ that rises with a bigger batch must not either. Sources of the limits: the degra
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +37,8 @@ RUNBOOK_WINDOWS = (
     ("half-hour", 1800.0, 6 * 3600.0, THROUGHPUT),
 )
 FEWEST_REQUESTS = 100.0  # below this a window's rate swings by chance
+FELT_ITL, FELT_TTFT = 1.1, 1.2  # the least by which tokens or first tokens tell of less speed
+OFTEN = 0.25  # a new queue is one that waits in a quarter of the scrapes
 STANDING = Limit(0.6, "ratio", "bursts drain; a queue that stands does not", "vllmdoctor")
 
 
@@ -58,7 +61,24 @@ def symptoms(vitals: Vitals, found: Signs, compared: Windows) -> tuple[Symptom, 
     ):
         a, b = mean(series, now), mean(series, before)
         out.append(Symptom(name, title, a, b, unit, ratio(a, b), math.nan, "", compared.baseline, None))
-    return tuple(out)
+    return tuple(_felt(out, vitals, compared))
+
+
+def _felt(out: list[Symptom], vitals: Vitals, compared: Windows) -> list[Symptom]:
+    """A lower rate is slowness only where somebody waits for it.
+
+    Rate = running / time per token: a server that got slower shows it in its tokens, its first tokens
+    or its queue. Where those are known and unchanged, the load of the window was only another.
+    """
+    by = {s.name: s for s in out}
+    itl, ttft = by["itl"].ratio, by["ttft"].ratio
+    known = not (math.isnan(itl) and math.isnan(ttft))
+    stands = vitals.waiting_share(compared.now) >= STANDING.value
+    if not known or itl >= FELT_ITL or ttft >= FELT_TTFT or by["queue"].slow or stands:
+        return out
+    why = "tokens, first tokens and queue are as before: less work, not less speed"
+    rates = ("throughput", *(name for name, *_ in RUNBOOK_WINDOWS))
+    return [replace(s, slow=False, detail=why) if s.name in rates and s.slow else s for s in out]
 
 
 def _runbook(
@@ -79,7 +99,7 @@ def _runbook(
     a, b = vitals.throughput(now), vitals.throughput(before)
     r = ratio(a, b)
     span, ago = f"{length / 3600:g} h" if length >= 3600 else f"{length / 60:g} min", f"{back / 3600:g} h"
-    title = f"the same, last {span} / {ago} earlier"
+    title = f"generation rate at equal load, last {span} / {ago} earlier"
     slow = None if math.isnan(r) else r < limit.value
     return Symptom(name, title, a, b, "", r, limit.value, "<", baseline, slow)
 
@@ -140,6 +160,17 @@ def _highest_before(compared: Windows, measure: Callable[[Mask], float]) -> floa
     return max(known) if len(known) >= 3 else math.nan
 
 
+def _mostly_later(vitals: Vitals, compared: Windows) -> bool:
+    """Whether first tokens came later in most of the window now: one burst that drained is no decline."""
+    histogram = vitals.frame.histogram("ttft")
+    if histogram is None:
+        return True
+    each = histogram.mean[compared.now]
+    each = each[np.isfinite(each)]
+    before = vitals.mean("ttft", compared.before)
+    return bool(each.size and (each > LATENCY.value * before).mean() >= 0.5)
+
+
 def _tail(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     """TTFT p95 now and before."""
     now, before = (
@@ -150,9 +181,24 @@ def _tail(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     # two gates again, and beyond what the traffic's own slow hours were
     usual = _highest_before(compared, lambda mask: vitals.quantile("ttft", 0.95, mask)[0])
     limit = LATENCY if compared.onset is not None else UNDATED
-    slow = None if math.isnan(r) else bool(r > limit.value and now - before > 0.5 and not now <= 1.1 * usual)
+    far = r > limit.value and now - before > 0.5
+    far = far and (limit is LATENCY or _mostly_later(vitals, compared))
+    slow = None if math.isnan(r) else bool(far and not now <= 1.1 * usual)
+    why = _as_before(far, slow)
     return _finish(
-        "tail", "time to first token (p95)", now, before, "s", r, limit, ">", compared, slow, vitals, found
+        "tail",
+        "time to first token (p95)",
+        now,
+        before,
+        "s",
+        r,
+        limit,
+        ">",
+        compared,
+        slow,
+        vitals,
+        found,
+        why,
     )
 
 
@@ -178,37 +224,56 @@ def _latency(name: str, title: str, vitals: Vitals, compared: Windows, found: Si
     # two gates: half as long again, and long enough for a person to notice
     usual = _highest_before(compared, lambda mask: vitals.mean("ttft", mask))
     limit = LATENCY if compared.onset is not None else UNDATED
-    slow = None if math.isnan(r) else bool(r > limit.value and now - before > 0.1 and not now <= 1.1 * usual)
-    return _finish(name, title, now, before, "s", r, limit, ">", compared, slow, vitals, found)
+    far = r > limit.value and now - before > 0.1
+    far = far and (limit is LATENCY or _mostly_later(vitals, compared))
+    slow = None if math.isnan(r) else bool(far and not now <= 1.1 * usual)
+    return _finish(
+        name, title, now, before, "s", r, limit, ">", compared, slow, vitals, found, _as_before(far, slow)
+    )
+
+
+def _as_before(far: bool, slow: bool | None) -> str:
+    return "other hours of this history were as slow" if far and not slow else ""
 
 
 def _queue(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
-    now, before = vitals.mean("queue_time", compared.now), vitals.mean("queue_time", compared.before)
-    waiting = mean(vitals.waiting, compared.now)
-    known = not (math.isnan(now) and math.isnan(waiting))
-    # requests still in the queue have no queue time yet: Little's law gives what they will have
-    served = mean(vitals.finished, compared.now)
-    little = waiting / served if served and not math.isnan(served) else math.nan
-    worst = max((x for x in (now, little) if not math.isnan(x)), default=math.nan)
-    slow = None
-    if known and not math.isnan(worst):
+    now, before = _queued(vitals, compared.now), _queued(vitals, compared.before)
+    slow, detail = None, ""
+    if not math.isnan(now):
         # a queue that was always there for moments is the traffic's; one that stands, or is new, is not
-        stands = vitals.waiting_share(compared.now) >= STANDING.value
-        slow = bool(worst > QUEUE_S.value and (stands or ratio(worst, before) > LATENCY.value))
+        waits = vitals.waiting_share(compared.now)
+        stands = waits >= STANDING.value
+        usual = _highest_before(compared, lambda mask: _queued(vitals, mask))
+        new = ratio(now, before) > LATENCY.value and not now <= 1.1 * usual and waits >= OFTEN
+        slow = bool(now > QUEUE_S.value and (stands or new))
+        if now > QUEUE_S.value and not slow:
+            detail = "it drains again and again, as it did before"
     return _finish(
         "queue",
-        "time in the queue (mean)",
-        worst,
+        "time in the queue",
+        now,
         before,
         "s",
-        ratio(worst, before),
+        ratio(now, before),
         QUEUE_S,
         ">",
         compared,
         slow,
         vitals,
         found,
+        detail,
     )
+
+
+def _queued(vitals: Vitals, mask: Mask) -> float:
+    """Seconds in the queue: what finished requests had, or what those that still wait will have.
+
+    The latter by Little's law: requests waiting over requests finished per second.
+    """
+    served = mean(vitals.finished, mask)
+    little = mean(vitals.waiting, mask) / served if served > 0 else math.nan
+    known = [x for x in (vitals.mean("queue_time", mask), little) if not math.isnan(x)]
+    return max(known, default=math.nan)
 
 
 def _finish(
@@ -224,6 +289,7 @@ def _finish(
     slow: bool | None,
     vitals: Vitals,
     found: Signs,
+    detail: str = "",
 ) -> Symptom:
     moved = found.changes.get({"queue": "waiting"}.get(name, name))
     onset = slope = None
@@ -245,6 +311,7 @@ def _finish(
         slow,
         onset,
         slope,
+        detail,
         absolute=limit is QUEUE_S,
     )
 

@@ -17,7 +17,7 @@ from vllmdoctor.statistics import FloatArray
 MIX_BINS = 9  # request lengths are averaged over about this many bins
 FEWEST_AT_CEILING = 5  # the highest of a few values is a ceiling of nothing
 GIVEN_UP = 1.25  # by so much prompts or HTTP requests must exceed what the gauges tell of arrivals
-BUSY_USAGE = 0.02  # below this KV use, capacity per use is mostly noise
+BUSY_USAGE = 0.10  # below this KV use, capacity per use is mostly noise
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,11 @@ class Vitals:
         change = np.full(inside.size, np.nan)
         if known.size > 1:
             change[known[1:]] = np.diff(inside[known]) / (np.diff(known) * self.frame.step)
-        counted = np.asarray(np.maximum(self.finished + np.nan_to_num(change), 0.0))
-        told = np.fmax(self._averaged(self.started), self._averaged(self.asked))
+        change = np.nan_to_num(change)
+        counted = np.asarray(np.maximum(self.finished + change, 0.0))
+        # HTTP requests are counted when they end, given up or not: they are what leaves
+        knocked = np.maximum(self.asked + change, 0.0)
+        told = np.fmax(self._averaged(self.started), self._averaged(knocked))
         more = np.nan_to_num(told) > GIVEN_UP * np.nan_to_num(self._averaged(counted))
         return np.where(more & np.isfinite(counted), told, counted)
 
@@ -113,7 +116,8 @@ class Vitals:
         for x in self.frame.columns("http_requests"):
             handler, status = x.labels.get("handler", ""), x.labels.get("status", "")
             if handler.startswith("/v1/") and handler != "/v1/models" and not status.startswith("4"):
-                total = np.nansum([total, self.frame.increase(x.column)], axis=0)
+                rate = self.frame.increase(x.column)
+                total = np.where(np.isnan(total), rate, total + np.nan_to_num(rate))
         return total
 
     @cached_property
@@ -216,7 +220,9 @@ class Vitals:
             return out
         idle = (running == 0) & np.isfinite(usage)
         if waiting.size and not self.frame.from_log:
-            idle &= waiting == 0  # a log has so few lines that those count too in which requests wait for room
+            idle &= (
+                waiting == 0
+            )  # a log has so few lines that those count too in which requests wait for room
         # the first idle sample after work may still carry the last step's usage
         idle[1:] &= idle[:-1].copy()
         bins = np.clip(((times - self.frame.start) / self.frame.step).astype(np.intp), 0, out.size - 1)
@@ -314,8 +320,14 @@ class Vitals:
 
     def full_while_waiting(self, mask: Mask) -> bool:
         """Whether requests waited for want of KV blocks or slots (and not for their turn)."""
-        usage, (pegged, _) = self.usage_while_waiting(mask, 0.75), self.pegged_share(mask)
-        return usage >= 0.8 or pegged >= 0.5
+        usage, (pegged, ceiling) = self.usage_while_waiting(mask, 0.75), self.pegged_share(mask)
+        times, running = self.frame.raw("requests_running")
+        _, waiting = self.frame.raw("requests_waiting")
+        near = False
+        if running.size and waiting.size == running.size:
+            queued = self.inside(times, mask) & (waiting > 0) & np.isfinite(running)
+            near = bool(queued.any() and running[queued].mean() >= 0.8 * ceiling)
+        return usage >= 0.8 or pegged >= 0.5 or near
 
     def plateau(self, mask: Mask) -> tuple[float, float]:
         """(rate ratio, ITL ratio): a batch at most 0.6 as big against the batch in a window.

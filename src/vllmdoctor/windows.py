@@ -9,6 +9,7 @@ from vllmdoctor.statistics import Change, FloatArray, change
 from vllmdoctor.vitals import Vitals
 
 SHORT_S = 2 * 3600.0  # histories shorter than this have no daily rhythm to compare with
+IDLE_S = 1200.0  # so long without work at the end is what the server does now
 NOW_S = 3600.0  # the runbook's window
 
 
@@ -87,7 +88,9 @@ def windows(vitals: Vitals, found: Signs, baseline: str = "") -> Windows:
     work = np.flatnonzero(vitals.active)
     if not work.size:
         everything = vitals.seen.copy()
-        return Windows(everything, np.zeros(n, np.bool_), "none: the server did no work", None)
+        idle = np.isfinite(vitals.running).any()
+        words = "none: the server had no work" if idle else "none: its work could not be seen"
+        return Windows(everything, np.zeros(n, np.bool_), words, None)
     first, last = int(work[0]), int(work[-1])
     worked = (index >= first) & (index <= last) & vitals.seen
     bins_per_hour = max(1, round(NOW_S / frame.step))
@@ -95,6 +98,10 @@ def windows(vitals: Vitals, found: Signs, baseline: str = "") -> Windows:
     onset = _onset(vitals, found)
     recent = bins_per_hour if span >= SHORT_S else max(4, (last - first + 1) // 3)
     none = np.zeros(n, np.bool_)
+    silent = vitals.seen & (index > last) & np.isfinite(vitals.running)
+    if silent.sum() * frame.step >= max(IDLE_S, (last - first) * frame.step / 20):
+        since = float(frame.start + (last + 1) * frame.step)
+        return Windows(silent, worked & (index > last - recent), "before the work ended", since)
     if onset is not None and onset - first < max(4, (last - first) // 12):
         return Windows(
             worked & (index > last - max(recent, (last - first) // 2)),

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -162,10 +162,8 @@ def start(alone: None) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
     yield run
     for process in running:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
         if process.stdout is not None:
             process.stdout.close()

@@ -1,4 +1,4 @@
-"""A server that only looks like vLLM from outside: `python .../vllm serve`, with children that have vLLM's titles.
+"""A server that only looks like vLLM from outside: `python .../vllm serve`, with children under its titles.
 
 Each child is Python under another argv[0]; what it does stands after its title: `leak`, `step` or `rest`.
 """

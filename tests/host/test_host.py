@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.host.conftest import PYTHON, Seen, machine_to_itself, watch
 from tests.host.server import LEAK_BYTES_PER_S, STEP_BYTES
+
 from vllmdoctor.errors import Unreachable, UsageError
 from vllmdoctor.sources import Window, open_source
 from vllmdoctor.sources.host_tree import Seen as Process
@@ -39,7 +39,7 @@ def column(seen: Seen, name: str, pid: int, role: str) -> list[float | None]:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Seen, int, list[int]]":
-    """Seven seconds of a server whose engine core leaks, whose first worker steps and whose second is killed."""
+    """Seven seconds of a server: its engine core leaks, its first worker steps, its second is killed."""
     folder = tmp_path_factory.mktemp("served")
     shutil.copy(SERVER, folder / "vllm")
     children = ["VLLM::EngineCore=leak", "VLLM::Worker_TP0=step", "VLLM::Worker_TP1=rest"]

@@ -1,4 +1,4 @@
-"""GPUs through the real pynvml and a fake driver: right units, absence never 0, one word for what is missing."""
+"""GPUs through the real pynvml and a fake driver: right units, and absence is told and never 0."""
 
 import subprocess
 import sys
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from tests.host.conftest import FakeGpus, watch
 from tests.sources.conftest import EXPOSITIONS, Server
+
 from vllmdoctor.commands_record import record_targets
 from vllmdoctor.errors import SourceError, UsageError
 from vllmdoctor.model import Gap

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.host.conftest import Seen
-from vllmdoctor.errors import NotEnoughData, SourceError
+
+from vllmdoctor.errors import NotEnoughData, SourceError, VllmDoctorError
 from vllmdoctor.sources import Window, open_source
 from vllmdoctor.sources.input import Kind, open_input
 
@@ -236,8 +236,8 @@ def test_it_is_read_from_standard_input_too(monkeypatch: pytest.MonkeyPatch) -> 
     ("text", "error", "message"),
     [
         (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
-            "latest NVIDIA driver is installed and running.\n\n",
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+            "the latest NVIDIA driver is installed and running.\n\n",
             SourceError,
             "nvidia-smi failed: NVIDIA-SMI has failed because",
         ),
@@ -256,6 +256,18 @@ def test_a_failure_of_nvidia_smi_is_told_in_its_own_words(
 ) -> None:
     with pytest.raises(error, match=message):
         read(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_output_that_is_cut_off_anywhere_is_read_or_refused_in_words(tmp_path: Path, name: str) -> None:
+    text = (SAMPLES / name).read_text(encoding="utf-8")
+    path = tmp_path / "cut"
+    for end in range(1, len(text), 29):
+        path.write_text(text[:end], encoding="utf-8")
+        try:
+            read(path)
+        except VllmDoctorError as error:
+            assert error.message
 
 
 def test_lines_between_are_counted_and_do_not_stop_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hours of a simulated server with the figures of `nvml:` and `host:`: the right cause, or a plain "not seen"."""
+"""Hours of a simulated server with figures of `nvml:` and `host:`: the right cause, or a plain "not seen"."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from vllmdoctor.diagnosis import diagnose
+from vllmdoctor.engines import frames
 from vllmdoctor.exposition import canonical_series, split_series
 from vllmdoctor.model import Outcome, Report, Severity, Status, Verdict
+from vllmdoctor.prescribe import of_one_gpu
 from vllmdoctor.recording import Column, Recording
 from vllmdoctor.simulator import SCENARIOS, Scrape, simulate, write_openmetrics
 from vllmdoctor.sources import Window, gather_targets
@@ -76,7 +78,7 @@ def found(recording: Recording, name: str) -> Column:
 
 def added(recording: Recording, series: Mapping[str, Column]) -> Recording:
     columns = {instance: dict(of) for instance, of in recording.columns.items()}
-    columns[MACHINE] = columns.get(MACHINE, {}) | series
+    columns[MACHINE] = {**columns.get(MACHINE, {}), **series}
     return replace(recording, columns=columns)
 
 
@@ -101,14 +103,13 @@ def with_neighbour(
     """Another program on the server's GPU that holds so many bytes at each time."""
     times = found(recording, "nvml:sm_clock_mhz").times
     bytes_held = held(times)
-    who = {"owner": "other", "pid": "999", "process": "blender"}
     return added(
         recording,
         {
             on_gpu("nvml:own_memory_bytes"): Column(times, np.full(times.size, 60 * GIB)),
             on_gpu("nvml:other_memory_bytes"): Column(times, bytes_held),
             on_gpu("nvml:other_sm_percent"): Column(times, np.where(bytes_held > 0, share, 0.0)),
-            on_gpu("nvml:process_memory_bytes", **who): Column(
+            on_gpu("nvml:process_memory_bytes", owner="other", pid="999", process="blender"): Column(
                 times, np.where(bytes_held > 0, bytes_held, math.nan)
             ),
         },
@@ -282,8 +283,32 @@ def test_a_neighbour_that_was_there_all_along_explains_no_decline(histories: His
 
     report = diagnose(recording)
 
+    neighbour = outcome(report, "noisy-neighbour")
     assert report.primary != "noisy-neighbour"
-    assert outcome(report, "noisy-neighbour").severity is Severity.INFO
+    assert (neighbour.status, neighbour.severity) == (Status.FOUND, Severity.INFO)
+    assert neighbour.kind == "from the start"
+    assert "move-the-neighbour" not in [step.slug for step in report.plan]
+
+
+def test_headroom_is_that_of_the_fullest_gpu_and_not_the_sum_of_all(histories: Histories) -> None:
+    recording, _ = histories("throttle-no-queue")
+    recording = by_nvml(recording)
+    times = found(recording, "nvml:memory_free_bytes").times
+    frame = frames(
+        added(
+            recording,
+            {
+                on_gpu("nvml:memory_free_bytes", gpu): Column(times, np.full(times.size, free * GIB))
+                for gpu, free in ((0, 9.0), (1, 2.0))
+            },
+        )
+    )[0]
+
+    free = frame.each("gpu_memory_free", "gpu")
+
+    assert {gpu: values[-1] / GIB for gpu, values in free.items()} == {"0": 9.0, "1": 2.0}
+    assert frame.gauge("gpu_memory_free")[-1] / GIB == 11.0
+    assert of_one_gpu(frame, "gpu_memory_free", min) / GIB == 2.0
 
 
 def test_a_gpu_of_its_own_is_clear_and_a_healthy_server_stays_so(histories: Histories) -> None:

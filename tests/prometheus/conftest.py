@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ from tests.prometheus import fleet, store
 from tests.prometheus.gateway import Gateway
 
 from vllmdoctor.recording import Recording
+from vllmdoctor.simulator import SCENARIOS, Scrape, simulate, write_openmetrics
 from vllmdoctor.sources import Window, gather_targets
 
+SIMULATED = ("fragmentation-sudden-loss", "throttle-no-queue")
 EXAMPLES = ("kv-thrash", "overload-kv", "hol-big-batch", "prefix-off")
 
 
@@ -50,10 +52,36 @@ def recordings() -> dict[str, Recording]:
 
 
 @pytest.fixture(scope="session")
-def history(recordings: dict[str, Recording], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
+    """Simulated histories of some hours, each with a known fault, as they came to a file."""
+    folder = tmp_path_factory.mktemp("simulated")
+    found = {}
+    for name in SIMULATED:
+        setup = SCENARIOS[name].setup(7)
+        end = (setup.onset_s or 0.0) + 2 * 3600
+        setup = replace(setup, duration_s=min(end, setup.duration_s), scrape=Scrape(60.0))
+        write_openmetrics(simulate(setup, seed=7), folder / f"{name}.om")
+        found[name] = gather_targets([str(folder / f"{name}.om")], Window())
+    return found
+
+
+@pytest.fixture(scope="session")
+def history(
+    recordings: dict[str, Recording],
+    simulated: dict[str, Recording],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     """All of it as one OpenMetrics file."""
     folder = tmp_path_factory.mktemp("history")
-    store.write(recordings.values(), folder / "real.om")
+    pods = [
+        store.stored(
+            recording,
+            {"instance": f"10.2.0.{n}:8000", "job": "vllm", "namespace": "simulated", "pod": name},
+            {"instance": "10.250.0.1:9400", "job": "exporters", "namespace": "simulated", "pod": name},
+        )
+        for n, (name, recording) in enumerate(simulated.items(), 1)
+    ]
+    store.write([*recordings.values(), *pods], folder / "real.om")
     text = (folder / "real.om").read_text().removesuffix("# EOF\n")
     path = folder / "history.om"
     types = "\n".join(line for line in text.splitlines() if not line.startswith("#"))

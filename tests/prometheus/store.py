@@ -65,7 +65,7 @@ def stored(
                 continue
             own = name.startswith(("vllm:", "http_", "process_", "python_", "up"))
             added = place if own else (companions or {})
-            merged = {**labels, **added} if own else {**added, **labels}
+            merged = {**labels, **added}
             columns.setdefault(merged.get("instance", "?"), {})[canonical_series(name, merged)] = column
     return Recording(columns)
 

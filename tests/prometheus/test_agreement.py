@@ -42,3 +42,19 @@ def test_the_window_is_narrowed_to_what_there_is(each: Filled, recordings: dict[
     assert found.interval == pytest.approx(recording.interval)
     assert found.start == pytest.approx(recording.start, abs=3)
     assert found.end == pytest.approx(recording.end, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("fragmentation-sudden-loss", "kv-fragmentation"), ("throttle-no-queue", "gpu-throttle")],
+)
+def test_a_simulated_fault_gets_the_same_verdict_from_a_prometheus(
+    each: Filled, name: str, cause: str, simulated: dict[str, Recording]
+) -> None:
+    from_file = diagnose(simulated[name])
+
+    report = diagnose(asked(each, f'pod="{name}"', simulated[name].end + 30, window_s=86400))
+
+    assert (report.verdict, report.primary) == (from_file.verdict, cause)
+    assert (from_file.primary, from_file.kind) == (cause, report.kind)
+    assert report.onset == pytest.approx(from_file.onset, abs=10 * 60)

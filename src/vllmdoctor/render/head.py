@@ -47,12 +47,17 @@ def looked_at(report: Report) -> RenderableType:
 def engines(report: Report) -> RenderableType:
     """One line for each engine, worst first as the report has them."""
     table = grid("left", "wrap", "left", "left")
+    several = len({e.model for e in report.engines}) > 1
     for engine in report.engines:
         name, _ = verdict_words(engine.verdict, (engine,))
         cause = _slug_and_kind(cause_of(engine), engine.kind)
         table.add_row(
             say(name.lower(), COLORS[engine.verdict]),
-            line(f"engine {engine.engine or '-'}", (f"  {engine.instance}", "dim")),
+            line(
+                f"engine {engine.engine or '-'}",
+                (f"  {engine.instance}", "dim"),
+                (f"  {engine.model}" if several else "", "dim"),
+            ),
             line(cause or _NO_CAUSE.get(engine.verdict, "")),
             say(confidence(engine.confidence) if cause else "", "dim"),
         )
@@ -75,11 +80,16 @@ def _rows(report: Report) -> list[tuple[str, Text]]:
         rows.append(("certainty", line(", ".join([*sure, *far]) or "-")))
     elif report.verdict is Verdict.BLIND:
         rows.append(("could look", line(coverage(*report.coverage))))
+    unread = [gap for gap in report.gaps if gap.origin == "targets"]
+    if unread:
+        more = f" and {plural(len(unread) - 1, 'other target')}" if len(unread) > 1 else ""
+        rows.append(("not read", line((f"{unread[0].what}{more}", "bold"))))
     if report.verdict in (Verdict.SICK, Verdict.UNEXPLAINED) or (cause and report.onset is not None):
         rows.append(("since", line(_since(report))))
     slow = [s for s in engine.symptoms if s.slow] if engine else []
     rows += [("how much" if i == 0 else "", line(_how_much(s))) for i, s in enumerate(slow[:2])]
-    first = next((s for s in report.plan if s.verdict == "helps"), None)
+    helping = [s for s in report.plan if s.verdict == "helps" and not (healthy and s.restart)]
+    first = next((s for s in helping if cause in s.treats), None) or next(iter(helping), None)
     if first:
         flags = flag_line(first)
         rows.append(("do first", line(first.title or first.action, (f"  {flags}", "bold") if flags else "")))

@@ -37,7 +37,7 @@ def symptoms(engine: EngineReport, compared: str, look: Look) -> list[Renderable
         notes = []
         if len(baselines) > 1 and symptom.baseline:
             notes.append(f"before: {symptom.baseline}")
-        if symptom.detail and (look.verbose or symptom.slow):
+        if symptom.detail:
             notes.append(symptom.detail)
         parts += [indent(say(note, "dim"), narrow[0] + 6) for note in notes]
     return parts

@@ -92,8 +92,10 @@ def _expected(step: Step) -> str:
 
 
 def _change(step: Step) -> str:
-    if step.before and (not step.after or step.after in _OUT):
+    if step.before and step.after in _OUT:
         return f"remove {step.flag} (now {step.before})"
+    if not step.after:
+        return f"{step.flag}: the new value cannot be computed yet, see unknown"
     if step.before:
         return f"{step.flag} from {step.before} to {step.after}; the server's new argument:"
     return "the server's new argument:"

@@ -8,7 +8,7 @@ from vllmdoctor.model import Effort, EngineReport, RemedyVerdict, Report, Role, 
 
 VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     Verdict.SICK: ("SICK", "the server is slow, and the cause was found"),
-    Verdict.AT_RISK: ("AT RISK", "not slow, but something was found that will slow it down"),
+    Verdict.AT_RISK: ("AT RISK", "not slow now, but something was found that needs care"),
     Verdict.UNEXPLAINED: ("UNEXPLAINED", "the server is slow, and no rule explains it"),
     Verdict.HEALTHY: ("HEALTHY", "not slow, and no cause of slowness was found"),
     Verdict.BLIND: ("BLIND", "too little was seen to say anything"),
@@ -59,6 +59,8 @@ def verdict_words(verdict: Verdict, engines: Sequence[EngineReport]) -> tuple[st
     name, meaning = VERDICTS[verdict]
     if verdict is Verdict.SICK and not any(s.slow for e in engines for s in e.symptoms):
         meaning = "a cause of slowness was found"
+    if verdict is Verdict.HEALTHY and all(s.slow is None for e in engines for s in e.symptoms):
+        meaning = "no cause of slowness was found"
     return name, meaning
 
 

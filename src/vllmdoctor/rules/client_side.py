@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Kind, Limit, ratio
+from vllmdoctor.case import Case, Kind, Limit, number, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -33,4 +33,4 @@ def client_side(case: Case) -> Iterator[Yielded]:
     yield case.require("requests waiting (mean)", case.now(v.waiting), "<", lim["waiting"])
     slow = [s for s in case.symptoms if s.slow]
     yield case.require("slow symptoms on the server", float(len(slow)), "<", 1.0, "symptoms")
-    yield Kind("", f"{now:.2g} HTTP requests come for each one that finishes, and the server is not slow")
+    yield Kind("", f"{number(now)} HTTP requests come for each one that finishes, and the server is not slow")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit
+from vllmdoctor.case import Case, Kind, Limit, lasting, number
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -48,12 +48,12 @@ def context_exceeds_pool(case: Case) -> Iterator[Yielded]:
     if math.isnan(fits):
         yield Kind(
             "suspected",
-            f"{episodes} times nothing ran for up to {longest_stuck:.0f} s while requests waited before an empty pool",
+            f"{episodes} times nothing ran for up to {lasting(longest_stuck)} while requests waited before an empty pool",
         )
     else:
         yield Kind(
             "",
-            f"the pool holds {fits:.2g} requests of the allowed length; a longer one can never be admitted",
+            f"the pool holds {number(fits)} requests of the allowed length; a longer one can never be admitted",
         )
 
 

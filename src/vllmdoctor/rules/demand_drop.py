@@ -31,7 +31,7 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
     demand = ratio(case.now(v.arrivals), case.before(v.arrivals))
     yield case.require("generation rate, now / before", fall, "<", lim["rate"])
     yield case.require("arrivals, now / before", demand, "<", lim["demand"])
-    yield case.require("fall of demand / fall of rate", ratio(demand, fall), "<=", 1.35, "x")
+    yield case.require("fall of demand / fall of rate", ratio(demand, fall) if fall else 1.0, "<=", 1.35, "x")
     yield case.require("fall of arrivals, in standard errors", _surprise(case), ">=", lim["surprise"])
     waiting = case.now(v.waiting)
     yield case.require(
@@ -42,7 +42,8 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
         ("itl", "time per output token at equal load, now / before", "<=", "latency"),
     ):
         symptom = case.symptom(name)
-        if symptom is not None and not math.isnan(symptom.ratio):
+        # a server that gets nothing at all shows no speed
+        if symptom is not None and not math.isnan(symptom.ratio) and fall > 0:
             yield case.require(title, symptom.ratio, op, lim[limit])  # type: ignore[arg-type]
     if case.windows.onset is not None:
         yield Onset(case.windows.onset)

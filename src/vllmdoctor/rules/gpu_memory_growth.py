@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, Onset
+from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, Onset, number
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import FloatArray, change, mann_kendall, theil_sen
@@ -59,13 +59,16 @@ def gpu_memory_growth(case: Case) -> Iterator[Yielded]:
     left = float(free[np.isfinite(free)][-1]) if np.isfinite(free).any() else math.nan
     yield case.support("GPU memory free", left, "<=", lim["free"])
     yield case.note(
-        "growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB"
+        "growth per hour",
+        slope,
+        "bytes",
+        detail=f"90 % interval {number(low / 2**20)} to {number(high / 2**20)} MiB",
     )
     moved = change(frame.smooth(used, max(3, used.size // 40)))
     yield Onset(
         float(frame.start + (moved.index if moved is not None and moved.gain > 0.8 else 0) * frame.step)
     )
-    yield Kind("", f"GPU memory grows {slope / 2**20:.3g} MiB/h beyond the preallocated pool")
+    yield Kind("", f"GPU memory grows {number(slope / 2**20)} MiB/h beyond the preallocated pool")
 
 
 def _failed(case: Case) -> Iterator[Yielded]:

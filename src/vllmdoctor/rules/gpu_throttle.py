@@ -97,7 +97,7 @@ def _slowest(case: Case) -> Clock:
     used = case.frame.each("gpu_utilization", *GPU_LABELS)
     working = [g for g in gpus if len(gpus) < 2 or not _largest(used.get(g)) < IDLE_SHARE] or list(gpus)
     clocks = [_clock(case, gpu, gpus[gpu], len(working)) for gpu in working]
-    return min(clocks, key=lambda c: _ratio(c), default=Clock("", 0, math.nan, math.nan, None))
+    return min(clocks, key=_ratio, default=Clock("", 0, math.nan, math.nan, None))
 
 
 def _clock(case: Case, gpu: str, measured: FloatArray, among: int) -> Clock:

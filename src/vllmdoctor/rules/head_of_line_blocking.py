@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, ratio
+from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, lasting, number, ratio
 from vllmdoctor.histogram import Mask
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
@@ -24,7 +24,7 @@ from vllmdoctor.rules import Yielded, rule
         "median": Limit(1.25, "ratio", "a median that rises too is overload or prefill", "degradation guide"),
         "preempted": Limit(0.05, "per request", "preemption makes such tails by itself", "measured cases"),
         "standing": Limit(0.6, "ratio", "a queue that stands is overload", "vllmdoctor"),
-        "queued": Limit(0.05, "ratio", "bursts that queue and drain have long tails by nature", "vllmdoctor"),
+        "beyond": Limit(0.5, "ratio", "bursts that fill the server and drain have long tails by nature", "vllmdoctor"),
         "uneven": Limit(3.0, "x", "prompt work that comes in lumps", "real traces"),
         "starved": Limit(0.9, "ratio", "while a long prompt is computed others' tokens must wait", "real traces"),
         "inside": Limit(1.5, "x", "more requests inside should make more tokens", "real traces"),
@@ -54,7 +54,10 @@ def head_of_line_blocking(case: Case) -> Iterator[Yielded]:
         yield case.require("TTFT p95 / p50 (always so)", tail, ">=", lim["extreme"])
         if v.full_while_waiting(now):
             # bursts that fill the pool or the slots and drain have long tails by nature
-            yield case.require("time with requests waiting for room", standing, "<=", lim["queued"])
+            own = v.quantile("queue_time", 0.95, now)[0] + v.quantile("prefill_time", 0.5, now)[0]
+            yield case.require(
+                "part of TTFT p95 beyond queue and prefill", (p95 - own) / p95, ">=", lim["beyond"]
+            )
     if not math.isnan(preempted):
         yield case.require("preemptions per finished request", preempted, "<=", lim["preempted"])
     if not math.isnan(standing):
@@ -70,7 +73,7 @@ def head_of_line_blocking(case: Case) -> Iterator[Yielded]:
     yield Felt()
     yield Kind(
         "long prompts" if spread >= 8 else "",
-        f"the slowest 5 % wait {p95:.2g} s for their first token, the median {p50:.2g} s",
+        f"the slowest 5 % wait {lasting(p95)} for their first token, the median {lasting(p50)}",
     )
 
 
@@ -85,7 +88,11 @@ def _by_rates(case: Case) -> Iterator[Yielded]:
         return
     seconds = np.diff(times)
     near = (seconds > 0) & (seconds <= 1.5 * case.frame.interval) & np.isfinite(running[1:])
-    work, out, inside = np.diff(prompt)[near] / seconds[near], np.diff(made)[near] / seconds[near], running[1:][near]
+    work, out, inside = (
+        np.diff(prompt)[near] / seconds[near],
+        np.diff(made)[near] / seconds[near],
+        running[1:][near],
+    )
     busy = np.flatnonzero(work + out > 0)[1:-1]  # load comes and goes in the first and the last
     work, out, inside = work[busy], out[busy], inside[busy]
     low, high = np.quantile(work, (0.1, 0.9)) if work.size >= 12 else (math.nan, math.nan)
@@ -109,7 +116,7 @@ def _by_rates(case: Case) -> Iterator[Yielded]:
         yield CannotTell("latencies are not in the log, and its rates show no sign of it")
     yield Kind(
         "long prompts",
-        f"while long prompts are computed, {more:.2g} times as many requests get {fewer:.0%} of the tokens",
+        f"while long prompts are computed, {number(more)} times as many requests get {fewer:.0%} of the tokens",
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, mean, percent, ratio
+from vllmdoctor.case import Case, Kind, Limit, mean, number, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -61,8 +61,8 @@ def host_cpu_bound(case: Case) -> Iterator[Yielded]:
             if starved
             else f"the GPU is busy {percent(busy)} of the time"
         )
-        + (f"; {role} uses {cores:.2g} cores" if role and cores >= lim["core"].value else "")
-        + f"; a token takes {felt:.2g} times as long",
+        + (f"; {role} uses {number(cores)} cores" if role and cores >= lim["core"].value else "")
+        + f"; a token takes {number(felt)} times as long",
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Kind, Limit, quantile
+from vllmdoctor.case import Case, Kind, Limit, number, quantile
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -26,4 +26,4 @@ def low_load(case: Case) -> Iterator[Yielded]:
     yield case.require("requests waiting (mean)", case.now(v.waiting), "<", lim["waiting"])
     usage = quantile(v.usage, 0.9, now)
     yield case.support("KV usage (p90)", usage, "<", lim["usage"])
-    yield Kind("", f"{running:.2g} requests run on average and none wait")
+    yield Kind("", f"{number(running)} requests run on average and none wait")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset, percent
+from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset, number, percent
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import FloatArray, change, mann_kendall, rank_correlation, theil_sen
@@ -88,12 +88,18 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     yield case.support("time to the memory limit", left, "<=", lim["hours-left"])
     requests = 3600 * float(np.nanmean(v.finished)) if np.isfinite(v.finished).any() else math.nan
     yield case.note(
-        "growth per hour", slope, "bytes", detail=f"90 % interval {low / 2**20:.3g} to {high / 2**20:.3g} MiB"
+        "growth per hour",
+        slope,
+        "bytes",
+        detail=f"90 % interval {number(low / 2**20)} to {number(high / 2**20)} MiB",
     )
     yield case.note("growth per 1,000 requests", 1000 * slope / requests if requests else math.nan, "bytes")
     throughput = case.symptom("throughput")
     tied = rank_correlation(v.adjusted, memory)
     yield case.note("rank correlation of throughput with memory", tied, "")
+    if case.frame.has("container_oom_events"):
+        kills = float(np.nansum(case.frame.rate("container_oom_events")) * case.frame.step)
+        yield case.note("OOM kills in this history", kills, "kills")
     role, share = _leaking(case, hours, segments, slope)
     if role:
         yield case.note("part of the growth that is in one process", share, "ratio", detail=role)
@@ -109,9 +115,9 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     )
     yield Kind(
         "host",
-        f"{words.split(' (')[0]} {'grow' if signal == 'host_memory' else 'grows'} {slope / 2**20:.3g} MiB/h"
+        f"{words.split(' (')[0]} {'grow' if signal == 'host_memory' else 'grows'} {number(slope / 2**20)} MiB/h"
         + (f", {percent(share)} of it in {role}" if role else "")
-        + (f", {left:.2g} h to its limit" if not math.isnan(left) else "")
+        + (f", {number(left)} h to its limit" if not math.isnan(left) else "")
         + (f"; restarted {len(segments) - 1} times" if len(segments) > 1 else ""),
     )
 

@@ -23,7 +23,8 @@ from vllmdoctor.statistics import FloatArray
         "itl": Limit(1.1, "ratio", "steps wait for the neighbour's kernels", "vllmdoctor"),
         "free": Limit(500 * 2**20, "bytes", "large prompts fail for lack of it", "measured cases"),
     },
-    remedies={"": ("move-the-neighbour", "lower-gpu-memory-utilization")},
+    # one that was there from the start explains no decline, so nothing is to be done about it
+    remedies={"arrived": ("move-the-neighbour",), "grown": ("move-the-neighbour",)},
     explains=("overload", "prefill-bound", "head-of-line-blocking", "gpu-memory-growth", "host-cpu-bound"),
 )
 def noisy_neighbour(case: Case) -> Iterator[Yielded]:
@@ -59,10 +60,10 @@ def noisy_neighbour(case: Case) -> Iterator[Yielded]:
         felt = slower is not None and slower.ratio >= lim["itl"].value
         yield Severity.CRITICAL if felt else Severity.WARNING
     yield Kind(
-        "arrived" if arrived is not None else "from the start",
+        ("arrived" if arrived is not None else "grown") if grown else "from the start",
         f"{names or 'another process'} holds {takes / 2**30:.1f} GiB of GPU {gpu or '?'}"
         + ("" if math.isnan(mean(time, now)) else f" and {100 * mean(time, now):.0f} % of its time")
-        + (", from the start" if arrived is None else ""),
+        + ("" if grown else ", as before"),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Felt, Kind, Limit, percent, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, number, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -78,12 +78,16 @@ def overload(case: Case) -> Iterator[Yielded]:
         yield Felt()
         kind = _kind(case, usage, preempted, pegged, flat, slower, prefill, mix)
         running = case.now(v.running)
+        if waiting >= lim["waiting"].value:
+            seen = f"{number(waiting)} requests wait while {number(running)} run; "
+        else:
+            seen = f"only {percent(given_up)} of the started requests finish, {number(running)} run at once; "
         yield Kind(
             kind,
-            f"{waiting:.3g} requests wait while {running:.3g} run; "
+            seen
             + {
-                "kv-bound": f"the KV pool is full ({percent(usage)} while they wait)",
-                "slot-bound": f"all {ceiling:.3g} slots are taken while the KV pool has room",
+                "kv-bound": f"the KV pool is {'full' if usage >= 0.9 else 'too full for the next one'} ({percent(usage)})",
+                "slot-bound": f"all {number(ceiling)} slots are taken while the KV pool has room",
                 "prefill-bound": "prompt processing takes the time",
                 "compute-bound": "a bigger batch brings no more tokens",
             }[kind],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Felt, Kind, Limit, quantile, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, lasting, number, quantile, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -52,5 +52,5 @@ def prefill_bound(case: Case) -> Iterator[Yielded]:
     yield Felt()
     yield Kind(
         "",
-        f"first tokens take {ttft:.2g} s, {ratio(ttft, ttft_before):.2g} times as long, while the KV pool has room",
+        f"first tokens take {lasting(ttft)}, {number(ratio(ttft, ttft_before))} times as long, while the KV pool has room",
     )

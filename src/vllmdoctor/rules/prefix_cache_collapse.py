@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, percent, ratio
+from vllmdoctor.case import Case, Kind, Limit, Onset, number, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 from vllmdoctor.statistics import change
@@ -60,5 +60,5 @@ def prefix_cache_collapse(case: Case) -> Iterator[Yielded]:
     yield Onset(float(frame.start + moved.index * frame.step))
     yield Kind(
         "",
-        f"the hit ratio fell from {percent(before)} to {percent(after)}; prefill takes {worst:.2g} times as long",
+        f"the hit ratio fell from {percent(before)} to {percent(after)}; prefill takes {number(worst)} times as long",
     )

@@ -23,8 +23,8 @@ def restart(case: Case) -> Iterator[Yielded]:
     times = case.frame.restarts
     yield case.require("restarts seen", float(len(times)), ">=", case.limits["restarts"])
     if times:
-        yield Onset(times[-1])
         loop = len(times) >= case.limits["loop"].value and times[-1] - times[0] <= DAY_S
+        yield Onset(times[0] if loop else times[-1])
         if loop:
             yield Severity.WARNING
         yield Kind(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit
+from vllmdoctor.case import Case, Kind, Limit, lasting
 from vllmdoctor.frame import GAP_SCRAPES
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
@@ -27,4 +27,6 @@ def scrape_gaps(case: Case) -> Iterator[Yielded]:
         "time without scrapes", missing / span if span > 0 else 0.0, ">=", case.limits["missing"]
     )
     longest = float(holes.max()) if holes.size else 0.0
-    yield Kind("", f"{missing:.0f} s of {span:.0f} s are not covered, the longest hole is {longest:.0f} s")
+    yield Kind(
+        "", f"{lasting(missing)} of {lasting(span)} are not covered, the longest hole is {lasting(longest)}"
+    )

@@ -63,9 +63,23 @@ MACHINE_SIGNALS = (
         "involuntary_switches_total",
         "times a process was put off its CPU for another",
     ),
-    _host("shm_used", "gauge", "bytes", "shm_used_bytes", "/dev/shm in use", "of the whole machine", "max"),
     _host(
-        "shm_total", "gauge", "bytes", "shm_total_bytes", "size of /dev/shm", "of the whole machine", "max"
+        "shm_used",
+        "gauge",
+        "bytes",
+        "shm_used_bytes",
+        "shared memory (/dev/shm) in use",
+        "of the whole machine",
+        "max",
+    ),
+    _host(
+        "shm_total",
+        "gauge",
+        "bytes",
+        "shm_total_bytes",
+        "size of the shared memory (/dev/shm)",
+        "of the whole machine",
+        "max",
     ),
     _gpu(
         "gpu_process_memory",

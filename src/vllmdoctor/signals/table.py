@@ -9,7 +9,9 @@ from vllmdoctor.signals.machine import MACHINE_SIGNALS
 from vllmdoctor.signals.nouns import Signal
 from vllmdoctor.signals.outside import OUTSIDE_SIGNALS
 
-SIGNALS: Mapping[str, Signal] = MappingProxyType({s.name: s for s in (*ENGINE_SIGNALS, *OUTSIDE_SIGNALS, *MACHINE_SIGNALS)})
+SIGNALS: Mapping[str, Signal] = MappingProxyType(
+    {s.name: s for s in (*ENGINE_SIGNALS, *OUTSIDE_SIGNALS, *MACHINE_SIGNALS)}
+)
 
 CLAIMED: frozenset[str] = frozenset(n.text for s in SIGNALS.values() for n in s.names)
 NOT_JUDGED: frozenset[str] = frozenset(text for group in KNOWN_NOT_JUDGED.values() for text in group)

@@ -1,4 +1,4 @@
-"""`host:` and `host:PID`: the processes of the vLLM server on this machine, its control group and /dev/shm."""
+"""`host:` and `host:PID`: the vLLM server's processes on this machine, its control group and /dev/shm."""
 
 import os
 import platform

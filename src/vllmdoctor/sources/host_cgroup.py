@@ -1,4 +1,4 @@
-"""The control group a process lives in, version 1 or 2: its memory limit and use, OOM kills, CPU throttling."""
+"""The control group of a process, version 1 or 2: its memory limit and use, OOM kills, CPU throttling."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

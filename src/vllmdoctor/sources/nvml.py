@@ -1,4 +1,4 @@
-"""The one gate to NVIDIA's driver: every call goes through `Driver.ask`, which answers with a value or a Refusal.
+"""The one gate to NVIDIA's driver: every call goes through `Driver.ask`, which answers a value or a Refusal.
 
 NVML is loaded when the first `Driver` opens, never on import. "Not supported" is an everyday answer
 (consumer cards, MIG, vGPU), so it is a value here and no exception.

@@ -62,7 +62,7 @@ class ScrapeSource:
                     failed.append(now)
                     continue
                 if failed:
-                    text = f"after {len(failed)} failed scrapes"
+                    text = f"after {len(failed)} failed scrape{'s' if len(failed) > 1 else ''}"
                     yield Event(now, "scrape-recovered", text, self._instance, self._instance)
                     yield self._outage(failed, reason)
                     failed = []
@@ -82,6 +82,8 @@ class ScrapeSource:
                 answer = http.get(self._urls[0])
                 page = parse_page(answer.text)
                 if page.values:
+                    if not answer.text.endswith("\n"):
+                        raise SourceError(f"{self._instance} answered with a page that was cut off")
                     return page
                 raise _no_page(answer)
             except NotVllm:

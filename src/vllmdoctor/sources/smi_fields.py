@@ -1,4 +1,4 @@
-"""nvidia-smi's words: which of its fields are which `nvml:` figure, and numbers in whatever unit they stand."""
+"""nvidia-smi's words: which of its fields is which `nvml:` figure, and numbers in any unit they come in."""
 
 import re
 from collections.abc import Mapping, Sequence

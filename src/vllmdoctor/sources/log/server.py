@@ -92,9 +92,12 @@ class Server:
         else:
             self._other(text, time)
         if known or self.tracks:
-            self.last = max(self.last, time)
-            self.first = min(self.first, time)
-            self.ends[self.life] = max(self.ends[self.life], time)
+            if time > self.last:
+                self.last = time
+            if time < self.first:
+                self.first = time
+            if time > self.ends[self.life]:
+                self.ends[self.life] = time
 
     def _statistics(self, text: str, time: float, known: bool) -> None:
         line = read_statistics(text)

@@ -7,6 +7,14 @@ from functools import lru_cache
 from vllmdoctor.sources.log.shapes import FIELDS, STATISTICS
 
 _PAIR = re.compile(r"([A-Z][A-Za-z ]*?)\s*:\s*(-?\d+(?:\.\d+)?)")
+# The line of 0.8.3 and later with nothing special in it, which is most lines of most logs: read in one step.
+_V1 = re.compile(
+    r"Avg prompt throughput: (\d+\.\d+) tokens/s, Avg generation throughput: (\d+\.\d+) tokens/s, "
+    r"Running: (\d+) reqs, Waiting: (\d+) reqs, [A-Z]+ KV cache usage: (\d+\.\d+)%"
+    r"(?:, Prefix cache hit rate: (\d+\.\d+)%)?\s*$"
+)
+_V1_NAMES = ("prompt", "generation", "running", "waiting", "usage", "hit_rate")
+_V1_SCALES = (1.0, 1.0, 1.0, 1.0, 0.01, 0.01)
 _POOL = re.compile(r"[a-z]*kvcacheus(?:ed|age)")
 _ENGINE = re.compile(r"Engine\s*(\d+):\s*$")
 _TOGETHER = re.compile(r"\d+ Engines Aggregated:")
@@ -36,7 +44,13 @@ def read_statistics(text: str) -> Statistics | None:
         if start is None:
             return None
         at = start.start()
-    values = _plain(text[at:])
+    usual = _V1.match(text, at)
+    if usual is not None:
+        values = {
+            name: float(n) * s for name, n, s in zip(_V1_NAMES, usual.groups(), _V1_SCALES, strict=True) if n
+        }
+    else:
+        values = _plain(text[at:])
     if len(values) < _FEWEST:
         values = _lenient(text[at:])
     engine = _ENGINE.search(text, max(0, at - 16), at)
