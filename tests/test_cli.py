@@ -251,7 +251,7 @@ def test_a_live_diagnosis_tells_its_first_look_and_ends_by_itself(capsys: Captur
 def test_ctrl_c_judges_what_is_there() -> None:
     server, _ = serve(itertools.islice(pages("overload-kv"), 60, None, 20))
     asked = subprocess.Popen(
-        [sys.executable, "-m", "vllmdoctor", "diagnose", f"http://127.0.0.1:{server.server_port}"]
+        [sys.executable, "-m", "vllmdoctor", "diagnose", f"http://127.0.0.1:{server.server_port}"]  # noqa: RUF005
         + ["--for", "10m", "--every", "1s", "-f", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -42,7 +42,7 @@ def main() -> int:
             took = time.monotonic() - started
             print(f"written: {samples / 1e6:.1f} million samples of {series} series, {took:.0f} s")
         started = time.monotonic()
-        with store.prometheus(found[0], history, folder) as url:
+        with store.prometheus(found[0], [history], folder) as url:
             print(f"Prometheus {found[0].version} filled and started: {time.monotonic() - started:.0f} s")
             history.unlink(missing_ok=True)
             window = options.hours * 3600

@@ -225,7 +225,9 @@ def test_vllm_is_told_from_what_only_speaks_of_it(command: list[str], answer: bo
     [
         (["VLLM::EngineCore_DP1"], 1, "EngineCore_DP1"),
         (["VLLM::Worker_TP0_EP0"], 2, "Worker_TP0_EP0"),
+        (["mine::EngineCore"], 1, "EngineCore"),
         (["ray::RayWorkerWrapper.execute_method"], 2, "ray:RayWorkerWrapper"),
+        (["python", "-c", "from multiprocessing.forkserver import main; ..."], 1, "forkserver"),
         (
             ["python", "-c", "from multiprocessing.resource_tracker import main;main(7)"],
             1,

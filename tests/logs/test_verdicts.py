@@ -182,7 +182,11 @@ def test_blocks_that_nobody_holds_are_seen_while_nothing_runs(tmp_path: Path) ->
     for i in range(600):
         at = (i // 360, i // 6 % 60, i % 6 * 10)
         pause = i > 300 and i % 20 < 4
-        text += line.format(*at, 0.0, 0.0, 0, 9, 62.0) if pause else line.format(*at, 100.0, 200.0 + i % 7, 8, 9, 95.0)
+        text += (
+            line.format(*at, 0.0, 0.0, 0, 9, 62.0)
+            if pause
+            else line.format(*at, 100.0, 200.0 + i % 7, 8, 9, 95.0)
+        )
     path = tmp_path / "server.log"
     path.write_text(text, encoding="utf-8")
     said = diagnose(gather_targets([str(path)], Window()))

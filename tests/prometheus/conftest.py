@@ -66,31 +66,26 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
 
 
 @pytest.fixture(scope="session")
-def history(
+def histories(
     recordings: dict[str, Recording],
     simulated: dict[str, Recording],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """All of it as one OpenMetrics file."""
+) -> list[Path]:
+    """All of it as OpenMetrics files."""
     folder = tmp_path_factory.mktemp("history")
-    pods = [
-        store.stored(
-            recording,
-            {"instance": f"10.2.0.{n}:8000", "job": "vllm", "namespace": "simulated", "pod": name},
-            {"instance": "10.250.0.1:9400", "job": "exporters", "namespace": "simulated", "pod": name},
-        )
-        for n, (name, recording) in enumerate(simulated.items(), 1)
-    ]
-    store.write([*recordings.values(), *pods], folder / "real.om")
-    text = (folder / "real.om").read_text().removesuffix("# EOF\n")
-    path = folder / "history.om"
-    types = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
-    path.write_text(types + "\n" + "\n".join(fleet.text()) + "\n# EOF\n")
-    return path
+    fleet.write(str(folder / "fleet.om"))
+    store.write(recordings.values(), folder / "real.om")
+    paths = [folder / "fleet.om", folder / "real.om"]
+    for n, (name, recording) in enumerate(simulated.items(), 1):
+        own = {"instance": f"10.2.0.{n}:8000", "job": "vllm", "namespace": "simulated", "pod": name}
+        around = {"instance": "10.250.0.1:9400", "job": "exporters", "namespace": "simulated", "pod": name}
+        paths.append(folder / f"{name}.om")
+        store.write([store.stored(recording, own, around)], paths[-1])
+    return paths
 
 
 @pytest.fixture(scope="session")
-def filled(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Filled]]:
+def filled(histories: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Filled]]:
     """Every server of history that can be run here, filled; what cannot is said loudly."""
     found = store.binaries()
     if not found:
@@ -101,12 +96,12 @@ def filled(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with ExitStack() as stack:
         for one in found:
             folder = tmp_path_factory.mktemp("prometheus")
-            url = stack.enter_context(store.prometheus(one, history, folder))
+            url = stack.enter_context(store.prometheus(one, histories, folder))
             servers[f"prometheus-{one.version.partition('.')[0]}"] = Filled(url, f"Prometheus {one.version}")
         binary = store.victoria()
         if binary:
             folder = tmp_path_factory.mktemp("victoria")
-            url = stack.enter_context(store.victoriametrics(binary, history, folder))
+            url = stack.enter_context(store.victoriametrics(binary, histories, folder))
             servers["victoriametrics"] = Filled(url, "VictoriaMetrics")
         yield servers
 

@@ -88,11 +88,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(one: Binaries, history: Path, folder: Path, *flags: str) -> Iterator[str]:
-    """A running Prometheus with a history; its address."""
+def prometheus(one: Binaries, histories: Sequence[Path], folder: Path, *flags: str) -> Iterator[str]:
+    """A running Prometheus with histories; its address.
+
+    promtool reads a file again for each 27 h between its first and last sample: what is far apart
+    comes in files of its own.
+    """
     data, config, port = folder / "data", folder / "prometheus.yml", free_port()
-    if not data.exists():
-        backfill = ("tsdb", "create-blocks-from", "openmetrics", "-q", "--max-block-duration=27h")
+    backfill = ("tsdb", "create-blocks-from", "openmetrics", "-q", "--max-block-duration=27h")
+    for history in () if data.exists() else histories:
         subprocess.run([one.promtool, *backfill, str(history), str(data)], check=True, capture_output=True)
     config.write_text("scrape_configs: []\n")
     command = [
@@ -108,8 +112,8 @@ def prometheus(one: Binaries, history: Path, folder: Path, *flags: str) -> Itera
 
 
 @contextmanager
-def victoriametrics(binary: str, history: Path, folder: Path) -> Iterator[str]:
-    """A running VictoriaMetrics with a history; its address."""
+def victoriametrics(binary: str, histories: Sequence[Path], folder: Path) -> Iterator[str]:
+    """A running VictoriaMetrics with histories; its address."""
     port = free_port()
     command = [
         *(binary, f"-storageDataPath={folder / 'data'}", f"-httpListenAddr=127.0.0.1:{port}"),
@@ -118,15 +122,11 @@ def victoriametrics(binary: str, history: Path, folder: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     with running(command, folder / "log") as process:
         wait_for(f"{url}/health", process)
-        # its import wants milliseconds
-        lines = (
-            f"{head} {round(float(time_s) * 1000)}"
-            for head, _, time_s in (
-                row.rpartition(" ") for row in history.read_text().splitlines() if row[0] != "#"
-            )
-        )
-        body = "\n".join(lines).encode()
-        urllib.request.urlopen(f"{url}/api/v1/import/prometheus", data=body, timeout=60).read()
+        for history in histories:
+            rows = (row.rpartition(" ") for row in history.read_text().splitlines() if row[0] != "#")
+            # its import wants milliseconds
+            body = "\n".join(f"{head} {round(float(at) * 1000)}" for head, _, at in rows).encode()
+            urllib.request.urlopen(f"{url}/api/v1/import/prometheus", data=body, timeout=60).read()
         urllib.request.urlopen(f"{url}/internal/force_flush", timeout=60).read()
         yield url
 

@@ -157,7 +157,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     history = folder / "history.om"
     fleet.write(str(history))
     flags = (f"--web.config.file={config}", "--web.route-prefix=/house/prom")
-    with store.prometheus(found[-1], history, folder, *flags) as url:
+    with store.prometheus(found[-1], [history], folder, *flags) as url:
         yield url.replace("http://", "prom+https://"), certificate
 
 

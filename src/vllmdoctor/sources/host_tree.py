@@ -8,6 +8,7 @@ from pathlib import PurePath
 import psutil
 
 _TITLE = re.compile(r"^VLLM::([A-Za-z][\w.:-]*)")  # what vLLM calls its processes from 0.10 on
+_OTHER_TITLE = re.compile(r"^[\w-]+::([A-Za-z][\w.:-]*)")  # the same with VLLM_PROCESS_NAME_PREFIX set
 _RAY = re.compile(r"^ray::(?:IDLE|([A-Za-z]\w*))")
 _PYTHON = re.compile(r"^(?:python|pypy|pt_main_thread)[\d.]*$")
 _DEPTHS = ("APIServer", "EngineCore", "Worker")  # who starts whom, where no title tells
@@ -95,11 +96,17 @@ def role_of(command: Sequence[str], depth: int) -> str:
     first = command[0] if command else ""
     if title := _TITLE.match(first):
         return title[1]
-    line = " ".join(command)
-    if "resource_tracker" in line:
-        return "resource-tracker"
     if ray := _RAY.match(first):
         return f"ray:{ray[1] or 'idle'}"
+    if depth and (title := _OTHER_TITLE.match(first)):
+        return title[1]
+    line = " ".join(command)
+    for name, role in (
+        ("resource_tracker", "resource-tracker"),
+        ("multiprocessing.forkserver", "forkserver"),
+    ):
+        if name in line:
+            return role
     program = PurePath(first).name
     if depth and program and not _PYTHON.match(program) and program != "vllm":
         return program[:32]  # a compiler, a shell, whatever a worker starts
