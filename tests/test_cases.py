@@ -11,10 +11,6 @@ from vllmdoctor.model import Report, Severity, Verdict
 from vllmdoctor.rules import all_rules
 from vllmdoctor.signals import SIGNALS, canonical_name
 
-# A case that is answered wrongly, and why; also told in docs/accuracy.md.
-MISSED = {
-    "02-deferred-admission-deadlock": "a deadlock that still computes prompts looks like overload",
-}
 KNOWN = {one.slug for one in all_rules()} | {"healthy", "unexplained", "blind"}
 NAMES = cases.names()
 READ = {
@@ -28,10 +24,7 @@ def report_on(name: str) -> Report:
     return diagnose(cases.read(name).recording)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.xfail(reason=MISSED[n])) if n in MISSED else n for n in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_public_case_gets_its_cause_or_no_false_one(name: str) -> None:
     truth, report = cases.read(name).truth, report_on(name)
 

@@ -5,6 +5,7 @@ tells primary causes from consequences, and makes one plan.
 """
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -54,7 +55,9 @@ def diagnose(
     vllm_version: str = "",
 ) -> Report:
     """Judge a recording. Raises NotEnoughData when it holds no vLLM series with two scrapes."""
-    with np.errstate(all="ignore"):  # NaN and Inf are answers here, not accidents
+    # NaN and Inf are answers here, not accidents
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN|Mean of empty|Degrees of freedom", RuntimeWarning)
         return _diagnose(recording, target, rules, baseline, baseline_name, vllm_version)
 
 

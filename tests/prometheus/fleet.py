@@ -23,6 +23,8 @@ def server(labels: str, born: float = START, gone: float = END, rate: float = 4.
         yield f"vllm:num_requests_running{{{model}}} {3 + int(t / EVERY) % 2} {at}"
         yield f"vllm:num_requests_waiting{{{model}}} 0 {at}"
         yield f"vllm:kv_cache_usage_perc{{{model}}} 0.25 {at}"
+        for reason, count in (("capacity", 0), ("deferred", 7)):
+            yield f'vllm:num_requests_waiting_by_reason{{reason="{reason}",{model}}} {count} {at}'
         yield f"vllm:generation_tokens_total{{{model}}} {made} {at}"
         yield f"vllm:prompt_tokens_total{{{model}}} {2 * made} {at}"
         for reason, share in (("stop", 3), ("length", 1)):

@@ -13,7 +13,7 @@ def asked(filled: Filled, match: str, end: float, window_s: float = 600.0) -> Re
     return gather_targets([filled.target], Window(history=history))
 
 
-@pytest.mark.parametrize("name", ["kv-thrash", "overload-kv", "hol-big-batch", "prefix-off"])
+@pytest.mark.parametrize("name", ["kv-thrash", "overload-kv", "hol-big-batch"])
 def test_a_real_recording_gets_the_same_verdict_from_a_prometheus(
     each: Filled, name: str, recordings: dict[str, Recording]
 ) -> None:

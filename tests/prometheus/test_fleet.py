@@ -77,6 +77,9 @@ def test_series_of_one_engine_are_summed_and_filters_keep_their_labels(each: Fil
         if key.startswith("http_requests_total")
     }
     assert labels == {(("status", "2xx"),), (("status", "4xx"),)}
+    frame = frame_of(recording, "short-0")
+    assert np.nanmax(frame.gauge("requests_waiting_deferred")) == 7
+    assert np.nanmax(frame.gauge("requests_waiting_capacity")) == 0
 
 
 def test_running_requests_stay_whole_numbers(each: Filled) -> None:

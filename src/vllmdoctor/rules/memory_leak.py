@@ -73,12 +73,9 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     if signal == "process_memory" and any(e.met is False for e in required):
         yield CannotTell(API_ONLY)
         return
-    limit_bytes = (
-        float(np.nanmax(case.frame.gauge("container_memory_limit")))
-        if case.frame.has("container_memory_limit")
-        else math.nan
-    )
-    limit_bytes = limit_bytes if limit_bytes > 0 else math.nan  # 0 is no limit
+    limits = case.frame.gauge("container_memory_limit")
+    # 0 is no limit
+    limit_bytes = float(np.max(limits[limits > 0])) if (limits > 0).any() else math.nan
     current = _last(memory)
     counted = _last(case.frame.gauge("container_memory")) if case.frame.has("container_memory") else current
     left = (limit_bytes - counted) / slope if slope > 0 and signal != "process_memory" else math.nan

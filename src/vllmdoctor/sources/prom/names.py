@@ -21,7 +21,8 @@ def _of_scope(scope: str) -> tuple[str, ...]:
 
 
 ENGINE_FINE = (
-    *("requests_running", "requests_waiting", "requests_swapped", "kv_cache_usage", "preemptions"),
+    *("requests_running", "requests_waiting", "requests_waiting_deferred", "requests_waiting_capacity"),
+    *("requests_swapped", "kv_cache_usage", "preemptions"),
     *("prompt_tokens", "generation_tokens", "prefix_cache_queries", "prefix_cache_hits"),
     *("prefix_cache_hit_rate", "requests_finished", "iteration_tokens", "spec_draft_tokens"),
     *("spec_accepted_tokens", "spec_acceptance_rate"),
@@ -35,11 +36,16 @@ GPU_FINE = _of_scope("gpu")
 INFO = "cache_config"
 ALWAYS_MAX = frozenset({"max", "mean", "last"})  # a group holds one series; were it two, the larger counts
 
-EXTRA_LABELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"http_requests": ("handler", "status")}
-    | {s.name: tuple(k for n in s.names for k, _ in n.labels) for s in SIGNALS.values() if s.names[0].labels}
+_TOLD_APART: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"http_requests_total": ("handler", "status")}  # the rules look at single handlers
+    | {n.text: tuple(k for k, _ in n.labels) for s in SIGNALS.values() for n in s.names if n.labels}
 )
-"""Labels that tell the series of a signal apart, beside those that tell servers apart."""
+
+
+def kept_labels(family: str) -> tuple[str, ...]:
+    """Labels that tell the series of a family apart, beside those that tell servers apart."""
+    return _TOLD_APART.get(family, ())
+
 
 _VLLM = "vllm:"
 _SUFFIXES = ("_bucket", "_sum", "_count")

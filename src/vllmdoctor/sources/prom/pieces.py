@@ -1,5 +1,6 @@
 """The questions of one reading: which pieces, in which order, and whose answers they are."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,8 +12,8 @@ from vllmdoctor.sources.prom.names import (
     ENGINE_BUCKETS,
     ENGINE_FINE,
     ENGINE_MEANS,
-    EXTRA_LABELS,
     INSTANCE_FINE,
+    kept_labels,
     part_of,
 )
 from vllmdoctor.sources.prom.plan import Grid, Piece, within
@@ -102,13 +103,16 @@ def _groups(told: Survey) -> Iterator[_Group]:
     fine = _chosen(told, ENGINE_FINE)
     plain = [n for n in fine if not part_of(n)]
     counts = [n for n in fine if part_of(n) == "_count"]
-    folds: dict[str, list[str]] = {"sum": list(counts), "max": []}
+    folds: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    folds["sum", ()] += counts
     for name in plain:
         merge = SIGNALS[told.spelling.signal_of(name)].merge
-        folds["max" if merge in ALWAYS_MAX else "sum"].append(name)
-    for fold, names in folds.items():
+        kept = kept_labels(told.spelling.family(name))
+        folds["max" if merge in ALWAYS_MAX else "sum", kept].append(name)
+    for (fold, kept), names in folds.items():
+        series = engines * len(names) * (1 + len(kept))
         if names:
-            yield _Group("gauges and counters", fold, tuple(names), (), (), False, engines * len(names))
+            yield _Group("gauges and counters", fold, tuple(names), kept, (), False, series)
     yield from _of_instances()
     for signal in ENGINE_BUCKETS:
         names = _chosen(told, [signal])
@@ -131,7 +135,7 @@ def _of_instances() -> Iterator[_Group]:
     plain = [n.text for s in INSTANCE_FINE if s != "http_requests" for n in SIGNALS[s].names]
     yield _Group("the servers' processes", "max", tuple(plain), (), (), False, len(plain), "processes")
     http = tuple(n.text for n in SIGNALS["http_requests"].names)
-    kept = EXTRA_LABELS["http_requests"]
+    kept = kept_labels(http[0])
     yield _Group("HTTP requests", "sum", http, kept, (), False, _HTTP_SERIES, "processes")
 
 
