@@ -99,7 +99,8 @@ def windows(vitals: Vitals, found: Signs, baseline: str = "") -> Windows:
     recent = bins_per_hour if span >= SHORT_S else max(4, (last - first + 1) // 3)
     none = np.zeros(n, np.bool_)
     silent = vitals.seen & (index > last) & np.isfinite(vitals.running)
-    if silent.sum() * frame.step >= max(IDLE_S, (last - first) * frame.step / 20):
+    least = max(IDLE_S / frame.step, (last - first) / 20, _longest_pause(vitals, first, last) + 1)
+    if silent.sum() >= least:
         since = float(frame.start + (last + 1) * frame.step)
         return Windows(silent, worked & (index > last - recent), "before the work ended", since)
     if onset is not None and onset - first < max(4, (last - first) // 12):
@@ -124,6 +125,13 @@ def windows(vitals: Vitals, found: Signs, baseline: str = "") -> Windows:
     if span >= SHORT_S:
         return Windows(now, worked & (index < first + bins_per_hour), "the first hour", None)
     return Windows(now, worked & (index < first + recent), "the first third", None)
+
+
+def _longest_pause(vitals: Vitals, first: int, last: int) -> int:
+    """The most bins in a row without work amid the work: pauses as long as this are usual."""
+    idle = (vitals.seen & ~vitals.active)[first : last + 1]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], idle, [False])).astype(np.int8)))
+    return int(max(edges[1::2] - edges[::2], default=0))
 
 
 def _against_baseline(vitals: Vitals, seam: float, baseline: str) -> Windows:
