@@ -56,6 +56,7 @@ REMEDIES: Mapping[str, Remedy] = MappingProxyType(
         "rolling-restart": care.rolling_restart,
         "upgrade": newer.upgrade,
         "collect-evidence-then-restart": care.collect_evidence_then_restart,
+        "read-why-it-happened": care.read_why_it_happened,
         "raise-memory-limit": care.raise_memory_limit,
         "check-client": care.check_client,
         "check-gpu-cooling-and-power": care.check_gpu_cooling_and_power,

@@ -58,6 +58,27 @@ def collect_evidence_then_restart(ask: Ask) -> Step | None:
     )
 
 
+def read_why_it_happened(ask: Ask) -> Step | None:
+    """What is over, or comes again and again, is explained by what was written when it happened."""
+    died = ask.cause == "restart"
+    return step(
+        "read-why-it-happened",
+        "Read why the process dies" if died else "Read what was logged at that time",
+        ask,
+        action="Read `kubectl describe pod` (last state: reason, exit code; OOMKilled is 137) and the end of the "
+        "log before a restart: `kubectl logs --previous`."
+        if died
+        else "Read the log of that time (worker died, RPC timed out, shm broadcast), and `dmesg` for Xid.",
+        why="another restart mends nothing: each one only begins the same again"
+        if died
+        else "it runs again, so nothing needs a restart now; it may come back",
+        effort=Effort.LIVE,
+        effect="names the cause: out of memory, a failing probe, a crash",
+        verify="restarts no longer counted" if died else "no such stretch in the next day",
+        restart=False,
+    )
+
+
 def raise_memory_limit(ask: Ask) -> Step | None:
     """Time until the limit is reached, bought with memory."""
     slug, title = "raise-memory-limit", "Raise the container's memory limit (stop-gap)"

@@ -99,6 +99,8 @@ def _mark(slow: bool | None) -> Text:
 def _answer(engine: EngineReport) -> str:
     if any(s.slow for s in engine.symptoms):
         return "yes"
+    if any(o.felt for o in engine.findings) and all(s.slow is None for s in engine.symptoms):
+        return "yes: see WHY"
     if any(o.felt for o in engine.findings):
         return "yes, though not slower than before: see WHY"
     return "cannot tell" if all(s.slow is None for s in engine.symptoms) else "no"

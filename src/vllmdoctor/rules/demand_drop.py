@@ -47,6 +47,9 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
             yield case.require(title, symptom.ratio, op, lim[limit])  # type: ignore[arg-type]
     if case.windows.onset is not None:
         yield Onset(case.windows.onset)
+    if demand == 0:
+        yield Kind("ended", "no request arrives any more; the last work was done as fast as before")
+        return
     yield Kind(
         "", f"arrivals fell to {percent(demand)} and the generation rate to {percent(fall)}, with no queue"
     )

@@ -17,7 +17,7 @@ DAY_S = 86400.0
         "restarts": Limit(1.0, "restarts", "one is worth knowing", "vllmdoctor"),
         "loop": Limit(3.0, "restarts", "a third one in a day is no maintenance", "vllmdoctor"),
     },
-    remedies={"loop": ("collect-evidence-then-restart",), "": ("no-action",)},
+    remedies={"loop": ("read-why-it-happened", "upgrade"), "": ("no-action",)},
 )
 def restart(case: Case) -> Iterator[Yielded]:
     times = case.frame.restarts

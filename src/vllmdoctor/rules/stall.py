@@ -35,7 +35,7 @@ Flags = NDArray[np.bool_]
         "few": Limit(0.3, "ratio", "and the batch has shrunk to a rest", "measured cases"),
         "scrapes": Limit(3.0, "scrapes", "one late scrape proves nothing", "vllmdoctor"),
     },
-    remedies={"over": ("upgrade",), "": ("collect-evidence-then-restart", "upgrade")},
+    remedies={"over": ("read-why-it-happened", "upgrade"), "": ("collect-evidence-then-restart", "upgrade")},
     explains=("restart", "overload", "head-of-line-blocking", "demand-drop", "host-cpu-bound", "low-load"),
 )
 def stall(case: Case) -> Iterator[Yielded]:
