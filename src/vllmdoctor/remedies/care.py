@@ -65,8 +65,8 @@ def read_why_it_happened(ask: Ask) -> Step | None:
         "read-why-it-happened",
         "Read why the process dies" if died else "Read what was logged at that time",
         ask,
-        action="Read `kubectl describe pod` (last state: reason, exit code; OOMKilled is 137) and the end of the "
-        "log before a restart: `kubectl logs --previous`."
+        action="Read `kubectl describe pod` (last state: reason, exit code; OOMKilled is 137) and the "
+        "end of the log before a restart: `kubectl logs --previous`."
         if died
         else "Read the log of that time (worker died, RPC timed out, shm broadcast), and `dmesg` for Xid.",
         why="another restart mends nothing: each one only begins the same again"
