@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, percent, ratio
+from vllmdoctor.case import Case, Kind, Limit, Onset, mean, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
 
@@ -19,6 +19,7 @@ from vllmdoctor.rules import Yielded, rule
         "rate": Limit(0.80, "ratio", "a fall worth explaining", "runbook"),
         "demand": Limit(0.85, "ratio", "demand must have fallen about as much", "runbook"),
         "surprise": Limit(4.0, "standard errors", "a few requests more or less come by chance", "statistics"),
+        "lowest": Limit(0.9, "ratio", "traffic that breathes has quiet hours by nature", "vllmdoctor"),
         "waiting": Limit(0.5, "requests", "with a queue there is no lack of work", "runbook"),
         "speed": Limit(0.80, "ratio", "the rate at equal load must have held", "runbook"),
         "latency": Limit(1.5, "ratio", "latency must not have risen", "runbook"),
@@ -33,6 +34,9 @@ def demand_drop(case: Case) -> Iterator[Yielded]:
     yield case.require("arrivals, now / before", demand, "<", lim["demand"])
     yield case.require("fall of demand / fall of rate", ratio(demand, fall) if fall else 1.0, "<=", 1.35, "x")
     yield case.require("fall of arrivals, in standard errors", _surprise(case), ">=", lim["surprise"])
+    if case.windows.onset is None:
+        # without a moment at which it fell, it must be lower than in all hours before
+        yield case.require("arrivals, now / the lowest hour before", _lowest(case), "<=", lim["lowest"])
     waiting = case.now(v.waiting)
     yield case.require(
         "requests waiting (mean)", 0.0 if math.isnan(waiting) else waiting, "<", lim["waiting"]
@@ -68,3 +72,17 @@ def _surprise(case: Case) -> float:
         return math.nan
     spread = math.sqrt((now + 1) / time_now**2 + (before + 1) / time_before**2)
     return (before / time_before - now / time_now) / spread
+
+
+def _lowest(case: Case) -> float:
+    """Arrivals now over those of the quietest earlier stretch as long as now; 0 where there are fewer than three."""
+    now = case.windows.now
+    length = int(now.sum())
+    first = int(np.flatnonzero(now)[0]) if length else 0
+    earlier = []
+    for start in range(first - length, -1, -length) if length else ():
+        stretch = np.zeros(now.size, np.bool_)
+        stretch[start : start + length] = True
+        earlier.append(mean(case.vitals.arrivals, stretch))
+    known = [x for x in earlier if not math.isnan(x)]
+    return ratio(case.now(case.vitals.arrivals), min(known)) if len(known) >= 3 else 0.0
