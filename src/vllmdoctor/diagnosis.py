@@ -242,6 +242,8 @@ def _headline(verdict: Verdict, cause: Outcome | None, case: Case) -> str:
     if cause is not None:
         told = cause.summary or cause.title
         return told[0].upper() + told[1:]
+    if verdict is Verdict.UNEXPLAINED and all(s.absolute for s in slow):
+        return "It is slow by any measure, and no rule explains it: " + "; ".join(s.title for s in slow)
     if verdict is Verdict.UNEXPLAINED:
         return "It is slower at equal load, and no rule explains it: " + "; ".join(s.title for s in slow)
     if verdict is Verdict.BLIND:

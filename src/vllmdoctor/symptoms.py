@@ -29,6 +29,7 @@ UNDATED = Limit(
 DECODE = Limit(1.3, "ratio", "a decode step takes the same time for the same batch", "degradation guide")
 LONGER = Limit(2.0, "ratio", "twice the context for each token, in requests that only grow", "vllmdoctor")
 QUEUE_S = Limit(1.0, "s", "a second in the queue is what interactive users notice", "guidance")
+PACE = Limit(1.0, "tokens/s", "slower than a person reads by far, on any hardware", "measured cases")
 DECLINE = Limit(
     0.70, "ratio", "the runbook's decline: the last hour against the same hour 8 h earlier", RUNBOOK
 )
@@ -53,6 +54,7 @@ def symptoms(vitals: Vitals, found: Signs, compared: Windows) -> tuple[Symptom, 
         _latency("ttft", "time to first token (mean)", vitals, compared, found),
         _tail(vitals, compared, found),
         _queue(vitals, compared, found),
+        _pace(vitals, compared, found),
     ]
     out += [s for s in (_runbook(vitals, compared.baseline, *w) for w in RUNBOOK_WINDOWS) if s is not None]
     for name, title, series, unit in (
@@ -265,6 +267,32 @@ def _queue(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
     )
 
 
+def _pace(vitals: Vitals, compared: Windows, found: Signs) -> Symptom:
+    """Tokens per second that each running request gets: slow by any measure below one."""
+    now, before = (
+        mean(vitals.generation, mask) / running
+        if (running := mean(vitals.running, mask)) >= 0.5
+        else math.nan
+        for mask in (compared.now, compared.before)
+    )
+    # a pace above it says nothing of a decline: it is then shown, and judges nothing
+    slow = True if now < PACE.value else None
+    return _finish(
+        "pace",
+        "generation rate of each running request",
+        now,
+        before,
+        "tokens/s",
+        ratio(now, before),
+        PACE,
+        "<" if slow else "",
+        compared,
+        slow,
+        vitals,
+        found,
+    )
+
+
 def _queued(vitals: Vitals, mask: Mask) -> float:
     """Seconds in the queue: what finished requests had, or what those that still wait will have.
 
@@ -312,7 +340,7 @@ def _finish(
         onset,
         slope,
         detail,
-        absolute=limit is QUEUE_S,
+        absolute=limit in (QUEUE_S, PACE),
     )
 
 
