@@ -18,16 +18,20 @@ SEVERITY_STYLES = {"critical": "red", "warning": "yellow", "info": "cyan"}
 
 
 def examples(
-    rows: Iterable[tuple[str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
+    rows: Iterable[tuple[str, str]],
+    *,
+    hint: str = "vllmdoctor diagnose example:NAME",
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
 ) -> str:
-    """The bundled recordings: (name, one line)."""
+    """The bundled recordings or the scenarios: (name, one line), and what to type next."""
     from vllmdoctor.render.sheet import grid, paint, say
 
     table = grid("left", "wrap")
     for name, about in rows:
         table.add_row(say(name, "bold"), say(about))
-    hint = say("vllmdoctor diagnose example:NAME", "dim")
-    return paint([table, say(""), hint], width=width, color=color, encoding=encoding)
+    return paint([table, say(""), say(hint, "dim")], width=width, color=color, encoding=encoding)
 
 
 def remedies(
