@@ -571,3 +571,16 @@ def test_an_error_is_one_line_and_a_hint() -> None:
         "vllmdoctor: no such file\N{REPLACEMENT CHARACTER}[2J\n  hint: check the path\n"
     )
     assert pages.error("é", encoding="ascii") == "vllmdoctor: \\xe9\n"
+
+
+def test_a_fleet_is_counted_before_it_is_listed() -> None:
+    engines = tuple(replace(KV_BOUND.engines[0], instance=f"vllm-{i}") for i in range(3)) + tuple(
+        replace(HEALTHY.engines[0], instance=f"vllm-{i}") for i in range(3, 40)
+    )
+    text = render(replace(KV_BOUND, engines=engines), "text")
+
+    assert "3 of 40 sick" in text
+    assert "vllm-0, vllm-1, vllm-2" in text
+    assert "37 of 40 healthy" in text
+    assert "28 more engines: -v lists all" in text
+    assert "vllm-39" in render(replace(KV_BOUND, engines=engines), "text", verbose=True)

@@ -11,6 +11,9 @@ from vllmdoctor.render.sheet import boxed, grid, indent, line, pairs, say, stack
 from vllmdoctor.render.steps import flag_line
 from vllmdoctor.render.words import COLORS, cause_of, confidence, coverage, plural, verdict_words
 
+_FEW = 3  # so many engines are seen at a glance; more are counted first
+_LISTED = 12
+_PLACES = 5
 _NO_CAUSE = {
     Verdict.HEALTHY: "nothing found",
     Verdict.UNEXPLAINED: "no cause found",
@@ -44,11 +47,23 @@ def looked_at(report: Report) -> RenderableType:
     return indent(pairs(server))
 
 
-def engines(report: Report) -> RenderableType:
-    """One line for each engine, worst first as the report has them."""
+def engines(report: Report, *, verbose: bool = False) -> RenderableType:
+    """What the fleet has, counted; then one line for each engine, worst first as the report has them."""
+    counted = grid("left", "wrap")
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for engine in report.engines:
+        name, _ = verdict_words(engine.verdict, (engine,))
+        cause = cause_of(engine) or _NO_CAUSE.get(engine.verdict, "")
+        groups.setdefault((name.lower(), COLORS[engine.verdict], cause), []).append(_place(engine))
+    for (name, color, cause), places in groups.items():
+        shown = ", ".join(places[:_PLACES]) + (", ..." if len(places) > _PLACES else "")
+        counted.add_row(
+            say(f"{len(places)} of {len(report.engines)} {name}", color), line(cause, (f"  {shown}", "dim"))
+        )
     table = grid("left", "wrap", "left", "left")
     several = len({e.model for e in report.engines}) > 1
-    for engine in report.engines:
+    listed = report.engines if verbose else report.engines[:_LISTED]
+    for engine in listed:
         name, _ = verdict_words(engine.verdict, (engine,))
         cause = _slug_and_kind(cause_of(engine), engine.kind)
         table.add_row(
@@ -61,7 +76,17 @@ def engines(report: Report) -> RenderableType:
             line(cause or _NO_CAUSE.get(engine.verdict, "")),
             say(confidence(engine.confidence) if cause else "", "dim"),
         )
-    return indent(table)
+    parts: list[RenderableType] = [table]
+    if len(report.engines) > _FEW:
+        parts = [counted, Text(), table]
+    if len(listed) < len(report.engines):
+        more = plural(len(report.engines) - len(listed), "more engine")
+        parts.append(line((f"... {more}: -v lists all, and so does JSON", "dim")))
+    return indent(stack(parts))
+
+
+def _place(engine: EngineReport) -> str:
+    return engine.instance if engine.engine in ("", "0") else f"{engine.instance} engine {engine.engine}"
 
 
 def _rows(report: Report) -> list[tuple[str, Text]]:

@@ -16,7 +16,7 @@ def pages(report: Report, look: Look) -> list[RenderableType]:
         # What is missing is the finding here.
         parts += foot.gaps(report, look)
     if len(report.engines) > 1:
-        parts += [heading("ENGINES", "worst first"), head.engines(report)]
+        parts += [heading("ENGINES", "worst first"), head.engines(report, verbose=look.verbose)]
     for engine in report.engines[:1]:
         parts += _engine(engine, report, look, brief=brief)
     parts += steps.plan(report.plan, sick=sick)
