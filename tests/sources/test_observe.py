@@ -129,6 +129,7 @@ class Broken:
     """A source with a bug."""
 
     live = True
+    beside = False
 
     def read(self, window: Window) -> "Iterator[Observation]":
         yield Gap("x", "y", "z")

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vllmdoctor.simulator.faults import Throttle
 from vllmdoctor.simulator.load import Recorded, RequestClass, Uniform
 from vllmdoctor.simulator.scenario import simulate
 from vllmdoctor.simulator.setup import Companions, Era, Scrape, Setup
@@ -28,11 +29,13 @@ def replay(
     era: Era | None = None,
     model_name: str = "replay",
     seed: int = 0,
+    slowdown: Iterable[tuple[float, float]] = (),
 ) -> Iterator[Page]:
     """Pages of ``server`` with ``step`` times under ``arrivals`` (time [s], prompt, output).
 
     ``prefix_tokens`` of each prompt are shared by all requests. Nobody gives up; requests still
-    unfinished at ``duration_s`` stay in the gauges.
+    unfinished at ``duration_s`` stay in the gauges. ``slowdown`` is the speed of the host over
+    time: from each time [s] on, a step takes the factor times as long as ``step`` says.
     """
     kind = RequestClass(
         "replay",
@@ -45,6 +48,7 @@ def replay(
     setup = Setup(
         server=replace(server, step=step),
         load=(Recorded(kind, tuple(sorted(arrivals))),),
+        faults=_throttles(slowdown),
         duration_s=duration_s,
         era=era or Era(),
         model_name=model_name,
@@ -54,3 +58,13 @@ def replay(
         warm_s=0.0,
     )
     return simulate(setup, seed=seed)
+
+
+def _throttles(slowdown: Iterable[tuple[float, float]]) -> tuple[Throttle, ...]:
+    """One fault for each stretch between two changes of the host's speed."""
+    steps = sorted(slowdown)
+    ends = [start for start, _ in steps[1:]] + [math.inf]
+    return tuple(
+        Throttle(onset_s=start, slowdown=factor, ramp_s=0.0, end_s=end)
+        for (start, factor), end in zip(steps, ends, strict=True)
+    )

@@ -85,6 +85,11 @@ class Source(Protocol):
         """Whether reading takes as long as the window."""
         ...
 
+    @property
+    def beside(self) -> bool:
+        """Whether it only adds to what a server shows, so that a diagnosis is whole without it."""
+        ...
+
     def read(self, window: Window) -> Iterator[Observation]:
         """Yield what is seen. What fails on the way is a Gap; a VllmDoctorError ends the source."""
         ...

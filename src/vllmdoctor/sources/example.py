@@ -47,6 +47,11 @@ class ExampleSource:
         """Recordings are read at once."""
         return False
 
+    @property
+    def beside(self) -> bool:
+        """It is a case of its own."""
+        return False
+
     def read(self, window: Window) -> Iterator[Observation]:
         """Yield all that is in the recording."""
         from vllmdoctor.sources.file import FileSource  # here: only an example that is read needs it

@@ -57,6 +57,11 @@ class FileSource:
         """Files are read at once."""
         return False
 
+    @property
+    def beside(self) -> bool:
+        """It is a case of its own."""
+        return False
+
     def read(self, window: Window) -> Iterator[Observation]:
         """Yield all that is in the file."""
         with open_input(self.path) as source:
@@ -133,6 +138,11 @@ class FilesSource:
     @property
     def live(self) -> bool:
         """Files are read at once."""
+        return False
+
+    @property
+    def beside(self) -> bool:
+        """It is a case of its own."""
         return False
 
     def read(self, window: Window) -> Iterator[Observation]:

@@ -29,6 +29,7 @@ class HostSource:
     """Reads a process tree. Unreachable where there is none (it may come), SourceError off Linux."""
 
     live = True
+    beside = True
 
     def __init__(self, pid: int | None = None, root: Path = Path("/")) -> None:
         self._pid = pid

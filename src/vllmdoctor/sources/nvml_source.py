@@ -30,6 +30,7 @@ class NvmlSource:
     """Reads the GPUs. SourceError where the driver cannot be asked at all."""
 
     live = True
+    beside = True
 
     def __init__(self, chosen: Sequence[str] = ()) -> None:
         self._chosen = chosen

@@ -29,6 +29,9 @@ _MOST_SPECIFIC_FIRST = (Unauthorized, NotVllm, Unreachable, BlindError, VllmDoct
 _PATIENCE_S = 2.0  # for scrapes still running when the user has had enough
 _QUEUED = 256
 _TARGETS = "targets"  # the origin of a Gap that tells that a whole target was not read
+_BESIDE = (
+    "targets beside the server"  # the same of one that only adds to a server: its absence is a gap, no more
+)
 _Inbox: TypeAlias = "queue.Queue[tuple[Source, Observation | BaseException | None]]"
 
 
@@ -78,7 +81,7 @@ def failure_of(observation: Observation) -> str:
     match observation:
         case Event(_, "scrape-failed", text):
             return text
-        case Gap(origin, what) if origin == _TARGETS:
+        case Gap(origin, what) if origin in (_TARGETS, _BESIDE):
             return what
     return ""
 
@@ -125,7 +128,8 @@ class _Watch:
         """Take note of a failure; raise it where no other source can help."""
         self._errors[id(source)] = error
         self.ended(source)
-        return Gap(_TARGETS, error.message, "not read", error.hint)
+        origin = _BESIDE if source.beside else _TARGETS
+        return Gap(origin, error.message, "not read", error.hint)
 
     def ended(self, source: Source) -> None:
         """A source has shown what it is, or has nothing more to say."""

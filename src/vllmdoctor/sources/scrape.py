@@ -22,6 +22,7 @@ class ScrapeSource:
     """Scrapes one server. The first scrape must succeed; a later one that fails is a Gap."""
 
     live = True
+    beside = False
 
     def __init__(self, url: str) -> None:
         try:

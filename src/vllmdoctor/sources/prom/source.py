@@ -37,6 +37,7 @@ class PrometheusSource:
     """What a Prometheus, or a server that speaks its API, has kept of vLLM servers."""
 
     live = False
+    beside = False
 
     def __init__(self, target: str) -> None:
         self._place = place_of(target)
