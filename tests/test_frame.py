@@ -162,3 +162,41 @@ def test_an_absent_signal_is_nan_and_never_zero() -> None:
     assert np.isnan(f.rate("preemptions")).all()
     assert f.histogram("ttft") is None
     assert not math.isnan(float(np.nanmean(f.gauge("requests_running"))))
+
+
+def pod(name: str, start: int, count: int, value: float = 1.0) -> list[Observation]:
+    """A pod that was scraped every 15 s from a moment on."""
+    series = f'vllm:num_requests_running{{engine="0",model_name="m",pod="{name}"}}'
+    return [Snapshot(1000.0 + 15 * (start + i), name, {series: value}) for i in range(count)]
+
+
+def test_the_pods_of_a_roll_out_are_one_history_with_a_restart_where_the_new_one_begins() -> None:
+    rolled = gather([*pod("chat-5d4f8b7c9-aaaaa", 0, 100, 2), *pod("chat-7c9d8f6b5-bbbbb", 104, 100, 4)])
+
+    (f,) = frames(rolled)
+
+    assert f.instance == "chat-7c9d8f6b5-bbbbb"
+    assert (f.start, f.end) == (1000.0, 1000.0 + 15 * 203)
+    assert f.restarts == (1000.0 + 15 * 104,)
+    assert {float(v) for v in f.gauge("requests_running") if v == v} >= {2.0, 4.0}
+
+
+def test_pods_that_run_side_by_side_are_two_histories() -> None:
+    both = gather([*pod("chat-5d4f8b7c9-aaaaa", 0, 200), *pod("chat-5d4f8b7c9-bbbbb", 0, 200)])
+    assert len(frames(both)) == 2
+
+
+def test_of_a_roll_out_of_two_pods_each_new_one_follows_one_old_one() -> None:
+    rolled = gather([
+        *pod("chat-5d4f8b7c9-aaaaa", 0, 100), *pod("chat-5d4f8b7c9-bbbbb", 0, 110),
+        *pod("chat-7c9d8f6b5-ccccc", 102, 100), *pod("chat-7c9d8f6b5-ddddd", 112, 90),
+    ])  # fmt: skip
+    assert [(f.instance, len(f.restarts)) for f in frames(rolled)] == [
+        ("chat-7c9d8f6b5-ccccc", 1),
+        ("chat-7c9d8f6b5-ddddd", 1),
+    ]
+
+
+def test_servers_that_are_no_pods_of_a_deployment_are_never_joined() -> None:
+    moved = gather([*pod("10.0.0.1:8000", 0, 100), *pod("10.0.0.2:8000", 104, 100)])
+    assert len(frames(moved)) == 2

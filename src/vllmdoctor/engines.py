@@ -1,6 +1,8 @@
 """Which series belong to which engine: one frame for each engine of each server."""
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +11,8 @@ from vllmdoctor.frame import Frame, Labelled, choose_step
 from vllmdoctor.recording import Recording
 from vllmdoctor.signals import canonical_name
 
+ROLLING_S = 900.0  # so long an old pod and its successor may overlap, or a new one may take to start
+_DEPLOYED = re.compile(r"(.+)-[0-9a-f]{6,10}-[0-9a-z]{5}")  # <deployment>-<replica set>-<pod>
 ENGINE_NAMES = ("vllm:", "log:")  # metrics, and what was read from a log in their place
 
 
@@ -59,7 +63,57 @@ def frames(recording: Recording) -> tuple[Frame, ...]:
         _drop_sums(families)
         _own_gpus(families)
         out.append(_frame(recording, instance, model, engine, _with_histograms(families)))
-    return tuple(out)
+    return _joined(out)
+
+
+def _joined(frames: list[Frame]) -> tuple[Frame, ...]:
+    """Pods of one deployment that followed each other (a roll-out) as one history under the newest name.
+
+    Each pod that ended is followed by the first of its workload that began about then and follows nobody
+    yet. Pods that ran side by side stay apart.
+    """
+    chains: list[Frame] = []
+    for frame in sorted(frames, key=lambda f: (f.start, f.instance, f.engine)):
+        workload = _workload(frame)
+        before = [
+            i
+            for i, earlier in enumerate(chains)
+            if workload
+            and _workload(earlier) == workload
+            and (earlier.model, earlier.engine) == (frame.model, frame.engine)
+            and -ROLLING_S <= frame.start - earlier.end <= ROLLING_S
+            and frame.end > earlier.end
+            and frame.start > earlier.start
+        ]
+        if before:
+            longest = min(before, key=lambda i: (chains[i].end, chains[i].start))
+            chains[longest] = _followed(chains[longest], frame)
+        else:
+            chains.append(frame)
+    return tuple(sorted(chains, key=lambda f: (f.instance, f.model, f.engine)))
+
+
+def _workload(frame: Frame) -> str:
+    """The deployment of a frame's pod, from its name; "" for pods of other kinds."""
+    pods = {x.labels["pod"] for xs in frame.families.values() for x in xs if x.labels.get("pod")}
+    found = {m[1] for p in pods if (m := _DEPLOYED.fullmatch(p))}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _followed(earlier: Frame, later: Frame) -> Frame:
+    """Two pods' histories as one; where the second begins counts as a restart."""
+    names = {*earlier.families, *later.families}
+    families = {n: [*earlier.families.get(n, ()), *later.families.get(n, ())] for n in names}
+    interval = max(earlier.interval, later.interval)
+    return replace(
+        later,
+        start=earlier.start,
+        interval=interval,
+        step=choose_step(later.end - earlier.start, interval),
+        families=families,
+        joints=(*earlier.joints, later.start),
+        _cache={},
+    )
 
 
 def _drop_sums(families: dict[str, list[Labelled]]) -> None:

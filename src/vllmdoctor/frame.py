@@ -48,6 +48,7 @@ class Frame:
     step: float
     interval: float
     families: Mapping[str, Sequence[Labelled]]
+    joints: tuple[float, ...] = ()  # where a pod that followed another begins
     seam: float | None = None  # where a baseline's history ends that was put before this one
     _cache: dict[tuple[str, str], object] = field(default_factory=dict, repr=False, compare=False)
 
@@ -235,7 +236,7 @@ class Frame:
     @cached_property
     def restarts(self) -> tuple[float, ...]:
         """When the server's counters began anew (unix seconds, the first scrape after)."""
-        found: list[float] = []
+        found = list(self.joints)
         # where the process tells its start, a counter that falls (a clock put back) is no restart
         told = (
             ("process_start_time",)
