@@ -49,7 +49,7 @@ def test_pods_of_a_rolled_deployment_are_read_apart_and_judged_as_one_history(ea
     for pod in fleet.NEW:
         followed = frame_of(recording, pod)
         assert followed.start < fleet.RESTART - 60
-        assert followed.restarts == pytest.approx([fleet.RESTART + 60], abs=45)
+        assert followed.restarts == pytest.approx([fleet.RESTART + 30], abs=45)
 
 
 def test_counters_keep_their_exact_growth_over_a_restart(each: Filled) -> None:
