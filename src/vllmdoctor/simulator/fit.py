@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,16 +80,4 @@ def fit_step_model(intervals: Sequence[BusyInterval], *, noise: float = 0.05) ->
         per_context_token_s=float(solution[3]),
         per_prefill_pair_s=float(solution[4]),
         noise=noise,
-    )
-
-
-def scaled(model: StepModel, factor: float) -> StepModel:
-    """The same model on a host on which every step takes ``factor`` times as long."""
-    return replace(
-        model,
-        base_s=model.base_s * factor,
-        per_prefill_token_s=model.per_prefill_token_s * factor,
-        per_decode_seq_s=model.per_decode_seq_s * factor,
-        per_context_token_s=model.per_context_token_s * factor,
-        per_prefill_pair_s=model.per_prefill_pair_s * factor,
     )

@@ -63,8 +63,7 @@ def replay(
 def _throttles(slowdown: Iterable[tuple[float, float]]) -> tuple[Throttle, ...]:
     """One fault for each stretch between two changes of the host's speed."""
     steps = sorted(slowdown)
-    ends = [start for start, _ in steps[1:]] + [math.inf]
     return tuple(
         Throttle(onset_s=start, slowdown=factor, ramp_s=0.0, end_s=end)
-        for (start, factor), end in zip(steps, ends, strict=True)
+        for (start, factor), (end, _) in zip(steps, [*steps[1:], (math.inf, 1.0)], strict=False)
     )
