@@ -188,7 +188,9 @@ def test_without_a_gpu_the_server_is_diagnosed_all_the_same(gpus: FakeGpus) -> N
 
     assert any(key.startswith("vllm:") for of in recording.columns.values() for key in of)
     hint = "is the driver loaded? `nvidia-smi` must work on this machine; in a container, give it the GPU"
-    expected = Gap("targets beside the server", "no GPU can be read: NVIDIA's driver is not loaded", "not read", hint)
+    expected = Gap(
+        "targets beside the server", "no GPU can be read: NVIDIA's driver is not loaded", "not read", hint
+    )
     assert [gap for gap in recording.gaps if "GPU" in gap.what] == [expected]
 
 
