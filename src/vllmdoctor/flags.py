@@ -7,24 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from vllmdoctor.errors import UnknownName
-from vllmdoctor.release import Version, VersionRange, version
+from vllmdoctor.release import Span, Version, VersionRange, version
 from vllmdoctor.tables import rows
 
 Release = Version | VersionRange | None
 
 _V1_DEFAULT = version("0.8.0")
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Releases from `since` to `last`, both included; None leaves the top open."""
-
-    since: Version
-    last: Version | None
-
-    def holds(self, release: Version) -> bool:
-        """Whether the release is one of them."""
-        return self.since <= release and (self.last is None or release <= self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +45,7 @@ class Flag:
 
     def default_in(self, release: Release) -> str | None:
         """The value in force when it is not given; None when it cannot be told."""
-        low, high = _bounds(release)
+        low, high = bounds(release)
         found = {value for edge in (low, high) for span, value in self.defaults if span.holds(edge)}
         covered = all(any(span.holds(edge) for span, _ in self.defaults) for edge in (low, high))
         return found.pop() if len(found) == 1 and covered else None
@@ -65,9 +53,7 @@ class Flag:
     @property
     def removed_in(self) -> Version | None:
         """The first release that refuses it; None while it is accepted."""
-        if self.span.last is None:
-            return None
-        return next(release for release in _releases() if release > self.span.last)
+        return _after(self.span.last)
 
 
 @cache
@@ -75,7 +61,12 @@ def _releases() -> tuple[Version, ...]:
     return tuple(version(row["release"]) for row in rows("releases"))
 
 
-def _bounds(release: Release) -> tuple[Version, Version]:
+def _after(last: Version | None) -> Version | None:
+    """The first known release after `last`; None where there is none, or no last one."""
+    return None if last is None else next((release for release in _releases() if release > last), None)
+
+
+def bounds(release: Release) -> tuple[Version, Version]:
     """The oldest and newest release it may be; unknown is any from 0.8 on."""
     newest = _releases()[-1]
     if isinstance(release, VersionRange):
@@ -88,7 +79,7 @@ def _bounds(release: Release) -> tuple[Version, Version]:
 
 
 def _holds(span: Span, release: Release) -> bool:
-    low, high = _bounds(release)
+    low, high = bounds(release)
     return span.holds(low) and span.holds(high)
 
 
@@ -96,7 +87,7 @@ def engine_of(release: Release) -> str:
     """The engine that runs: told by the range, else V0 before 0.8 and V1 from there on."""
     if isinstance(release, VersionRange) and release.engine:
         return "V0" if release.engine == "V0" else "V1"
-    low, _ = _bounds(release)
+    low, _ = bounds(release)
     return "V0" if low < _V1_DEFAULT else "V1"
 
 
@@ -144,14 +135,12 @@ class Argument:
 
     def known_in(self, release: Version) -> bool:
         """Whether that release accepts it."""
-        return (self.since is None or self.since <= release) and (self.last is None or release <= self.last)
+        return Span(self.since, self.last).holds(release)
 
     @property
     def removed_in(self) -> Version | None:
         """The first known release that refuses it; None while it is accepted."""
-        if self.last is None:
-            return None
-        return next((release for release in _releases() if release > self.last), None)
+        return _after(self.last)
 
 
 @cache
@@ -167,11 +156,6 @@ def arguments() -> dict[str, Argument]:
         )
         for row in rows("arguments")
     }
-
-
-def bounds(release: Release) -> tuple[Version, Version]:
-    """The oldest and newest release it may be; unknown is any from 0.8 on."""
-    return _bounds(release)
 
 
 def newest() -> Version:

@@ -109,3 +109,15 @@ class VersionRange:
 
     def __str__(self) -> str:
         return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Releases from `since` to `last`, both included; None leaves that end open."""
+
+    since: Version | None
+    last: Version | None
+
+    def holds(self, release: Version) -> bool:
+        """Whether the release is one of them."""
+        return (self.since is None or self.since <= release) and (self.last is None or release <= self.last)

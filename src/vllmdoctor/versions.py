@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from vllmdoctor.release import Version, VersionRange, version
+from vllmdoctor.release import Span, Version, VersionRange, version
 from vllmdoctor.tables import rows
 
 __all__ = ["Version", "VersionRange", "infer", "releases", "version"]
@@ -30,17 +30,13 @@ def releases() -> tuple[Version, ...]:
 class _Life:
     """When one name can be present and when it must be."""
 
-    since: Version
+    span: Span
     hidden: Version | None
-    last: Version | None
     always: bool
-
-    def possible(self, release: Version) -> bool:
-        return self.since <= release and (self.last is None or release <= self.last)
 
     def certain(self, release: Version) -> bool:
         shown = self.hidden is None or release < self.hidden
-        return self.always and shown and self.possible(release)
+        return self.always and shown and self.span.holds(release)
 
 
 @cache
@@ -51,9 +47,8 @@ def _lives(engine: str) -> dict[str, _Life]:
         if row["engine"] != ("V0" if engine == "V0" else "V1") or (engine == "rust" and row["rust"] == "no"):
             continue
         lives[row["name"]] = _Life(
-            version(row["since"]),
+            Span(version(row["since"]), version(row["last"]) if row["last"] else None),
             version(row["hidden"]) if row["hidden"] else None,
-            version(row["last"]) if row["last"] else None,
             row["always"] in ("yes", "python"),
         )
     return lives
@@ -101,7 +96,7 @@ def _possible(engine: str, release: Version, known: set[str], present: set[str])
     if engine == "rust" and (release < _RUST_SINCE or not present.isdisjoint(_PYTHON_ONLY)):
         return False
     lives = _lives(engine)
-    return all(name in lives and lives[name].possible(release) for name in known)
+    return all(name in lives and lives[name].span.holds(release) for name in known)
 
 
 def _missing(engine: str, release: Version, present: set[str]) -> frozenset[str]:
