@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-from vllmdoctor.exposition import canonical_series
 from vllmdoctor.sources.nvml import Driver, Refusal
+from vllmdoctor.sources.tenants import gpu_series
 
 _VOLATILE = 0
 _CORRECTED, _UNCORRECTED = 0, 1
@@ -119,12 +118,6 @@ SLOW: Sequence[Figure] = (
 """What hardly ever changes: asked at the first reading and kept."""
 
 
-@lru_cache(maxsize=4096)
-def series(name: str, *pairs: tuple[str, str]) -> str:
-    """The series of a figure of one GPU."""
-    return canonical_series(f"nvml:{name}", dict(pairs))
-
-
 @dataclass
 class Gpu:
     """One GPU: its handle, what it has refused so far (what -> why), and the last driver error's code."""
@@ -149,18 +142,18 @@ class Gpu:
         """Series -> value. Nothing is 0 that was not read as 0; a GPU that is gone gives nothing."""
         values: dict[str, float] = {}
         for name, value in self._memory(driver).items():
-            values[series(name, *self.labels)] = value
+            values[gpu_series(name, *self.labels)] = value
         if self._kept is None and not self.lost:
-            self._kept = {series(n, *self.labels): v for n, v in self._figures(driver, SLOW)}
+            self._kept = {gpu_series(n, *self.labels): v for n, v in self._figures(driver, SLOW)}
         for name, value in self._figures(driver, FIGURES):
-            values[series(name, *self.labels)] = value
+            values[gpu_series(name, *self.labels)] = value
         if self.lost:
             return {}
         values |= self._kept or {}
         values |= self._instances(driver, values)
         xid = self._last_xid(driver)
         if xid is not None:
-            values[series("xid", *self.labels)] = xid
+            values[gpu_series("xid", *self.labels)] = xid
         return values
 
     def processes(self, driver: Driver) -> tuple[GpuProcess, ...] | None:
@@ -207,7 +200,7 @@ class Gpu:
 
     def _instances(self, driver: Driver, values: Mapping[str, float]) -> dict[str, float]:
         """Memory of each MIG instance, where the GPU is cut into such."""
-        if values.get(series("mig_mode", *self.labels)) != 1.0:
+        if values.get(gpu_series("mig_mode", *self.labels)) != 1.0:
             return {}
         found: dict[str, float] = {}
         most = self.ask(driver, "MIG instances", "nvmlDeviceGetMaxMigDeviceCount")
@@ -216,7 +209,7 @@ class Gpu:
             memory = part if isinstance(part, Refusal) else driver.ask("nvmlDeviceGetMemoryInfo", part)
             if not isinstance(memory, Refusal):
                 for name, value in _memory(memory).items():
-                    found[series(f"mig_{name}", *self.labels, ("mig", str(number)))] = value
+                    found[gpu_series(f"mig_{name}", *self.labels, ("mig", str(number)))] = value
         return found
 
     def _last_xid(self, driver: Driver) -> float | None:

@@ -9,7 +9,7 @@ from vllmdoctor.sources import Window
 from vllmdoctor.sources.host_tree import Seen, root_of, scan
 from vllmdoctor.sources.nvml import Driver, Refusal
 from vllmdoctor.sources.nvml_reading import Gpu, GpuProcess
-from vllmdoctor.sources.tenants import OTHER, OURS, UNKNOWN, Tenant, tenants
+from vllmdoctor.sources.tenants import OTHER, OURS, UNKNOWN, Tenant, program, tenants
 
 _LOOK_AGAIN_S = 60.0  # for a process that became a vLLM server after it was met
 _ORIGIN = "nvml:"
@@ -181,15 +181,10 @@ class _People:
             return Tenant(pid, name or "?", owner, "elsewhere" if owner == OURS else "")
         root = root_of(pid, self._scan)
         shown = name or (seen.command[0] if seen.command else "?")
-        return Tenant(pid, _short(shown), OTHER if root is None else OURS, "" if root is None else str(root))
+        return Tenant(pid, program(shown), OTHER if root is None else OURS, "" if root is None else str(root))
 
 
 def _text(answer: object) -> str:
     if isinstance(answer, Refusal):
         return ""
     return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
-
-
-def _short(name: str) -> str:
-    """A program's own name: no path and no arguments, which may hold secrets."""
-    return name.split(" ", 1)[0].rsplit("/", 1)[-1][:64] or "?"

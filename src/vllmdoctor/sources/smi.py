@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vllmdoctor.errors import NotEnoughData, SourceError
-from vllmdoctor.exposition import canonical_series
 from vllmdoctor.model import Fact, Gap, Observation, Snapshot
 from vllmdoctor.sources import smi_csv, smi_lines, smi_xml
 from vllmdoctor.sources.smi_fields import Reading, Row
-from vllmdoctor.sources.tenants import OURS, Tenant, owners_by_name, tenants
+from vllmdoctor.sources.tenants import OURS, Tenant, gpu_series, owners_by_name, program, tenants
 
 _LOOKED_AT = 60  # lines
 _DMON = re.compile(r"^#\s*(?:Date\s+)?(?:Time\s+)?gpu\s+\w+", re.IGNORECASE | re.MULTILINE)
@@ -105,11 +104,11 @@ def _values(rows: Sequence[Row], uuids: dict[str, str]) -> dict[str, float]:
         uuid = uuids.get(row.gpu, "")
         labels = (("gpu", row.gpu), ("uuid", uuid)) if uuid else (("gpu", row.gpu),)
         for figure, value in row.values.items():
-            values[canonical_series(f"nvml:{figure}", dict(labels))] = value
+            values[gpu_series(figure, *labels)] = value
         values |= tenants(
             labels,
             (
-                Tenant(pid, _short(name), owners[pid], "told by name" if owners[pid] == OURS else "", used)
+                Tenant(pid, program(name), owners[pid], "told by name" if owners[pid] == OURS else "", used)
                 for pid, (name, used) in (row.processes or {}).items()
             ),
         )
@@ -129,8 +128,3 @@ def _refusals(found: Sequence[Reading], instance: str) -> Iterator[Gap]:
                     )
     for (gpu, word), figures in by_word.items():
         yield Gap(instance, f"GPU {gpu}: {', '.join(figures)}", f"nvidia-smi says {word}")
-
-
-def _short(name: str) -> str:
-    """A program's own name without its path and arguments."""
-    return name.split(" ", 1)[0].rsplit("/", 1)[-1][:64] or "?"

@@ -22,7 +22,8 @@ class Tenant:
 
 
 @lru_cache(maxsize=4096)
-def _series(name: str, *pairs: tuple[str, str]) -> str:
+def gpu_series(name: str, *pairs: tuple[str, str]) -> str:
+    """The series of a figure of one GPU."""
     return canonical_series(f"nvml:{name}", dict(pairs))
 
 
@@ -37,9 +38,9 @@ def tenants(labels: tuple[tuple[str, str], ...], found: Iterable[Tenant]) -> dic
     for one in told:
         pairs = (*labels, ("pid", str(one.pid)), ("process", one.name), ("owner", one.owner))
         if one.used_bytes is not None:
-            values[_series("process_memory_bytes", *pairs)] = one.used_bytes
+            values[gpu_series("process_memory_bytes", *pairs)] = one.used_bytes
         if one.sm_percent is not None:
-            values[_series("process_sm_percent", *pairs)] = one.sm_percent
+            values[gpu_series("process_sm_percent", *pairs)] = one.sm_percent
     held: dict[str, float] = {}
     for one in told:
         if one.owner == OURS:
@@ -49,11 +50,11 @@ def tenants(labels: tuple[tuple[str, str], ...], found: Iterable[Tenant]) -> dic
     ours = max(held, key=lambda server: held[server])
     others = [one for one in told if one.owner == OTHER or (one.owner == OURS and one.server != ours)]
     if all(one.used_bytes is not None for one in others):
-        values[_series("other_memory_bytes", *labels)] = sum(one.used_bytes or 0.0 for one in others)
-    values[_series("own_memory_bytes", *labels)] = held[ours]
-    values[_series("other_processes", *labels)] = float(len(others))
+        values[gpu_series("other_memory_bytes", *labels)] = sum(one.used_bytes or 0.0 for one in others)
+    values[gpu_series("own_memory_bytes", *labels)] = held[ours]
+    values[gpu_series("other_processes", *labels)] = float(len(others))
     if any(one.sm_percent is not None for one in told):
-        values[_series("other_sm_percent", *labels)] = sum(one.sm_percent or 0.0 for one in others)
+        values[gpu_series("other_sm_percent", *labels)] = sum(one.sm_percent or 0.0 for one in others)
     return values
 
 
@@ -65,11 +66,19 @@ def owners_by_name(names: Mapping[int, str]) -> dict[int, str]:
     return {pid: UNKNOWN if _may_be_vllm(name) else OTHER for pid, name in names.items()}
 
 
+def program(name: str) -> str:
+    """A program's own name: no path and no arguments, which may hold secrets."""
+    return _program(name)[:64] or "?"
+
+
+def _program(name: str) -> str:
+    return name.split(" ", 1)[0].rsplit("/", 1)[-1]
+
+
 def _is_vllm_name(name: str) -> bool:
-    program = name.split(" ", 1)[0].rsplit("/", 1)[-1]
-    return name.startswith("VLLM::") or program == "vllm"
+    return name.startswith("VLLM::") or _program(name) == "vllm"
 
 
 def _may_be_vllm(name: str) -> bool:
-    program = name.split(" ", 1)[0].rsplit("/", 1)[-1].lower()
-    return not program or program.startswith(("python", "ray", "pt_main", "[", "n/a", "-"))
+    own = _program(name).lower()
+    return not own or own.startswith(("python", "ray", "pt_main", "[", "n/a", "-"))
