@@ -64,28 +64,6 @@ class LogNormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
-    """A weighted choice among other distributions (bimodal prompts and the like)."""
-
-    parts: tuple[tuple[float, Lengths], ...]
-
-    def draw(self, rng: Random) -> int:
-        """One length [tokens]."""
-        mark = rng.random() * sum(weight for weight, _ in self.parts)
-        for weight, part in self.parts:
-            mark -= weight
-            if mark <= 0:
-                return part.draw(rng)
-        return self.parts[-1][1].draw(rng)
-
-    @property
-    def mean(self) -> float:
-        """Expected length [tokens]."""
-        total = sum(weight for weight, _ in self.parts)
-        return sum(weight * part.mean for weight, part in self.parts) / total
-
-
-@dataclass(frozen=True, slots=True)
 class RequestClass:
     """One kind of request; ``prompt`` excludes the shared prefix."""
 

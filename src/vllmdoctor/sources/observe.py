@@ -46,7 +46,6 @@ class Progress:
     failures: int
     elapsed_s: float
     duration_s: float
-    last_failure: str
     recording: Callable[[], Recording]
 
 
@@ -56,7 +55,7 @@ def gather(
     """What `gather_targets` of the package does."""
     sources = open_sources(targets)
     gatherer = Gatherer()
-    start, scrapes, failures, last = time.monotonic(), 0, 0, ""
+    start, scrapes, failures = time.monotonic(), 0, 0
     stream = observe(sources, window)
     try:
         for observation in stream:
@@ -65,9 +64,8 @@ def gather(
             if on_progress is None or not (failure or isinstance(observation, Snapshot)):
                 continue
             scrapes, failures = scrapes + (not failure), failures + bool(failure)
-            last = failure or last
             elapsed = time.monotonic() - start
-            on_progress(Progress(scrapes, failures, elapsed, window.duration_s, last, gatherer.recording))
+            on_progress(Progress(scrapes, failures, elapsed, window.duration_s, gatherer.recording))
     except KeyboardInterrupt:
         if not any(source.live for source in sources):
             raise

@@ -8,19 +8,6 @@ from collections.abc import Iterator, Sequence
 from vllmdoctor.sources.smi_fields import FIELDS, REASONS, Reading, Row, moment, number, readings
 
 _CELL = re.compile(r"^([a-z_][\w.]*)(?:\s*\[([^\]]*)\])?$")
-_NAMES = frozenset(
-    {
-        "timestamp",
-        "index",
-        "name",
-        "gpu_name",
-        "uuid",
-        "gpu_uuid",
-        "pci.bus_id",
-        "gpu_bus_id",
-        "driver_version",
-    }
-)
 _APPS = {"used_gpu_memory": "used", "used_memory": "used"}
 _REASON = re.compile(r"^clocks_(?:event|throttle)_reasons\.(\w+)$")
 
