@@ -12,8 +12,8 @@ import numpy as np
 
 from vllmdoctor.engines import frames
 from vllmdoctor.frame import Frame
-from vllmdoctor.histogram import Mask
 from vllmdoctor.recording import FloatArray, Recording
+from vllmdoctor.statistics import Mask
 
 FULL, DECLINED = 0.95, 0.7
 HOUR_S = 3600.0

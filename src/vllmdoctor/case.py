@@ -4,12 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from vllmdoctor.frame import Frame
-from vllmdoctor.histogram import Mask
 from vllmdoctor.model import Event, Evidence, Fact, Op, Symptom
-from vllmdoctor.statistics import FloatArray
+from vllmdoctor.statistics import FloatArray, Mask, mean
 from vllmdoctor.vitals import Vitals
 
 
@@ -176,20 +173,6 @@ class Case:
     def note(self, what: str, observed: float, unit: str, *, detail: str = "") -> Evidence:
         """A number that is shown and decides nothing."""
         return self._evidence(what, observed, "", math.nan, unit, "note", None, detail)
-
-
-def mean(values: FloatArray, mask: Mask) -> float:
-    """Mean of the finite values under a mask; NaN when there are none."""
-    picked = values[mask]
-    picked = picked[np.isfinite(picked)]
-    return float(picked.mean()) if picked.size else math.nan
-
-
-def quantile(values: FloatArray, q: float, mask: Mask) -> float:
-    """Quantile of the finite values under a mask; NaN when there are none."""
-    picked = values[mask]
-    picked = picked[np.isfinite(picked)]
-    return float(np.quantile(picked, q)) if picked.size else math.nan
 
 
 def share(condition: Mask, mask: Mask) -> float:

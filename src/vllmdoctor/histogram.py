@@ -4,11 +4,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vllmdoctor.statistics import FloatArray, bucket_quantile, count_above
-
-Mask = NDArray[np.bool_]
+from vllmdoctor.statistics import FloatArray, Mask, bucket_quantile, count_above
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
-from vllmdoctor.case import Case, quantile
+from vllmdoctor.case import Case
 from vllmdoctor.facts import VersionFound
 from vllmdoctor.frame import Frame
 from vllmdoctor.model import Outcome, Severity, Step
 from vllmdoctor.plan import make_plan
 from vllmdoctor.release import Version, VersionRange
 from vllmdoctor.remedies.figures import Value, figures
-from vllmdoctor.statistics import FloatArray
+from vllmdoctor.statistics import FloatArray, Mask, finite, last, quantile
 
 V0_ENDS = Version.parse("0.10.2")
 
@@ -53,8 +51,8 @@ def measured(case: Case) -> dict[str, Value]:
         "gpu_memory_total": of_one_gpu(frame, "gpu_memory_total", max),
         "gpu_memory_used": of_one_gpu(frame, "gpu_memory_used", max),
         "gpu_memory_free": of_one_gpu(frame, "gpu_memory_free", min),
-        "memory_limit": _last(frame.gauge("container_memory_limit")),
-        "memory_used": _last(frame.gauge("container_memory")),
+        "memory_limit": last(frame.gauge("container_memory_limit")),
+        "memory_used": last(frame.gauge("container_memory")),
         "gpu_temperature": case.now(frame.gauge("gpu_temperature")),
         "replicas": float(len({f.instance for f in case.fleet.frames}))
         if len(case.fleet.frames) > 1
@@ -84,19 +82,13 @@ def _release(case: Case, version: VersionFound) -> Version | VersionRange:
     return release
 
 
-def _max(values: FloatArray, mask: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> float:
-    picked = values[mask]
-    picked = picked[np.isfinite(picked)]
+def _max(values: FloatArray, mask: Mask) -> float:
+    picked = finite(values[mask])
     return float(picked.max()) if picked.size else math.nan
 
 
 def of_one_gpu(frame: Frame, signal: str, pick: Callable[[Iterable[float]], float]) -> float:
     """The last value of the GPU that decides: gpu_memory_utilization holds for each GPU alone."""
-    told = [_last(values) for values in frame.each(signal, "gpu", "UUID", "uuid").values()]
+    told = [last(values) for values in frame.each(signal, "gpu", "UUID", "uuid").values()]
     known = [value for value in told if not math.isnan(value)]
     return pick(known) if known else math.nan
-
-
-def _last(values: FloatArray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite[-1]) if finite.size else math.nan

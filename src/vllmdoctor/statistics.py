@@ -12,8 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 MAX_PAIRWISE = 400  # points beyond which Theil-Sen and Mann-Kendall work on block medians
+
+
+def finite(values: FloatArray) -> FloatArray:
+    """The values that are numbers."""
+    return values[np.isfinite(values)]
+
+
+def mean(values: FloatArray, mask: Mask) -> float:
+    """Mean of the finite values under a mask; NaN when there are none."""
+    picked = finite(values[mask])
+    return float(picked.mean()) if picked.size else math.nan
+
+
+def quantile(values: FloatArray, q: float, mask: Mask) -> float:
+    """Quantile of the finite values under a mask; NaN when there are none."""
+    picked = finite(values[mask])
+    return float(np.quantile(picked, q)) if picked.size else math.nan
+
+
+def last(values: FloatArray) -> float:
+    """The last finite value; NaN when there is none."""
+    known = finite(values)
+    return float(known[-1]) if known.size else math.nan
 
 
 def thin(x: FloatArray, y: FloatArray, limit: int = MAX_PAIRWISE) -> tuple[FloatArray, FloatArray]:

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from vllmdoctor.case import Limit, Windows, mean, ratio
-from vllmdoctor.histogram import Mask
+from vllmdoctor.case import Limit, Windows, ratio
 from vllmdoctor.model import Symptom
-from vllmdoctor.statistics import FloatArray
+from vllmdoctor.statistics import FloatArray, Mask, finite, mean
 from vllmdoctor.vitals import Vitals
 from vllmdoctor.windows import Signs
 
@@ -167,8 +166,7 @@ def _mostly_later(vitals: Vitals, compared: Windows) -> bool:
     histogram = vitals.frame.histogram("ttft")
     if histogram is None:
         return True
-    each = histogram.mean[compared.now]
-    each = each[np.isfinite(each)]
+    each = finite(histogram.mean[compared.now])
     before = vitals.mean("ttft", compared.before)
     return bool(each.size and (each > LATENCY.value * before).mean() >= 0.5)
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from vllmdoctor.frame import Frame
-from vllmdoctor.histogram import Buckets, Histogram, Mask
-from vllmdoctor.statistics import FloatArray
+from vllmdoctor.histogram import Buckets, Histogram
+from vllmdoctor.statistics import FloatArray, Mask, finite, mean
 
 MIX_BINS = 9  # request lengths are averaged over about this many bins
 FEWEST_AT_CEILING = 5  # the highest of a few values is a ceiling of nothing
@@ -335,25 +335,18 @@ class Vitals:
         A rate ratio near 1 says that a bigger batch brought no more tokens: compute was the limit.
         NaN when the history shows no smaller batch.
         """
-        big = self._mean(self.running, mask)
+        big = mean(self.running, mask)
         small = np.isfinite(self.running) & (self.running <= 0.6 * big) & (self.running >= 1) & ~mask
         if small.sum() < 5:
             return math.nan, math.nan
-        rate = self.generation[small]
-        rate = rate[np.isfinite(rate)]
-        at_big = self._mean(self.generation, mask)
+        rate = finite(self.generation[small])
+        at_big = mean(self.generation, mask)
         if not rate.size or not at_big > 0:
             return math.nan, math.nan
         slow, fast = self.quantile("itl", 0.5, mask)[0], self.quantile("itl", 0.5, small)[0]
         if math.isnan(slow):
             slow, fast = self.quantile("tpot", 0.5, mask)[0], self.quantile("tpot", 0.5, small)[0]
         return float(np.quantile(rate, 0.75)) / at_big, slow / fast if fast else math.nan
-
-    @staticmethod
-    def _mean(values: FloatArray, mask: Mask) -> float:
-        picked = values[mask]
-        picked = picked[np.isfinite(picked)]
-        return float(picked.mean()) if picked.size else math.nan
 
     def prefill_share(self, mask: Mask) -> float:
         """The part of their time in the batch that finished requests spent in prefill."""
@@ -362,8 +355,8 @@ class Vitals:
 
     def prompt_mix(self, mask: Mask) -> float:
         """Prompt tokens computed (cache hits taken off) per generated token in a window."""
-        computed = self._mean(self.prompt * (1 - np.nan_to_num(self.hit_ratio)), mask)
-        made = self._mean(self.generation, mask)
+        computed = mean(self.prompt * (1 - np.nan_to_num(self.hit_ratio)), mask)
+        made = mean(self.generation, mask)
         return computed / made if made > 0 else math.nan
 
     def offered_tokens(self) -> FloatArray:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, mean, percent, ratio
+from vllmdoctor.case import Case, Kind, Limit, Onset, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import finite, mean
 
 
 @rule(
@@ -64,8 +65,7 @@ def _surprise(case: Case) -> float:
     step, arrivals = case.frame.step, case.vitals.arrivals
     counts = []
     for mask in (case.windows.now, case.windows.before):
-        rate = arrivals[mask]
-        rate = rate[np.isfinite(rate)]
+        rate = finite(arrivals[mask])
         counts.append((float(rate.sum()) * step, rate.size * step))
     (now, time_now), (before, time_before) = counts
     if not (time_now and time_before):

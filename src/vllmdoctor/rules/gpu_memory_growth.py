@@ -8,7 +8,7 @@ import numpy as np
 from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, Onset, number
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import FloatArray, change, mann_kendall, theil_sen
+from vllmdoctor.statistics import change, last, mann_kendall, theil_sen
 
 
 @rule(
@@ -56,8 +56,7 @@ def gpu_memory_growth(case: Case) -> Iterator[Yielded]:
     yield case.require("chance of such a trend (Mann-Kendall p)", p, "<=", lim["p"])
     yield case.require("slope of the second half", late, ">", 0.0, "bytes")
     free = frame.gauge("gpu_memory_free")
-    left = float(free[np.isfinite(free)][-1]) if np.isfinite(free).any() else math.nan
-    yield case.support("GPU memory free", left, "<=", lim["free"])
+    yield case.support("GPU memory free", last(free), "<=", lim["free"])
     yield case.note(
         "growth per hour",
         slope,
@@ -75,7 +74,7 @@ def _failed(case: Case) -> Iterator[Yielded]:
     """The log says that an allocation failed: growth has reached its end."""
     lim, frame = case.limits, case.frame
     times, counts = frame.raw("gpu_out_of_memory")
-    wanted, unused = (_last(frame.raw(f"gpu_out_of_memory_{part}")[1]) for part in ("wanted", "unused"))
+    wanted, unused = (last(frame.raw(f"gpu_out_of_memory_{part}")[1]) for part in ("wanted", "unused"))
     failures = float(np.max(counts[np.isfinite(counts)], initial=0.0))
     yield case.require("allocations that failed", failures, ">=", lim["failed"])
     yield case.support(
@@ -91,8 +90,3 @@ def _failed(case: Case) -> Iterator[Yielded]:
         f"an allocation of {wanted / 2**20:.0f} MiB outside the KV pool failed"
         + (f" while PyTorch held {unused / 2**20:.0f} MiB that it did not use" if unused > 0 else ""),
     )
-
-
-def _last(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known[-1]) if known.size else math.nan

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, mean
-from vllmdoctor.histogram import Mask
+from vllmdoctor.case import Case, Kind, Limit, Onset
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import Change, FloatArray, change
+from vllmdoctor.statistics import Change, FloatArray, Mask, change, finite, mean
 
 GPU_LABELS = ("gpu", "UUID", "uuid")
 IDLE_SHARE = 0.05  # a GPU that works less than this is not one of the server's
@@ -131,8 +130,7 @@ def _largest(values: FloatArray | None) -> float:
 
 def _bits(values: FloatArray, mask: Mask) -> int | None:
     """All bits that were set in the window; None where none was read."""
-    picked = values[mask]
-    picked = picked[np.isfinite(picked)]
+    picked = finite(values[mask])
     return int(np.bitwise_or.reduce(picked.astype(np.int64))) if picked.size else None
 
 

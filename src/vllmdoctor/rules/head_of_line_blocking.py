@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from vllmdoctor.case import CannotTell, Case, Felt, Kind, Limit, lasting, number, ratio
-from vllmdoctor.histogram import Mask
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import Mask
 
 
 @rule(

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, mean, number, percent, ratio
+from vllmdoctor.case import Case, Kind, Limit, number, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import mean
 
 
 @rule(

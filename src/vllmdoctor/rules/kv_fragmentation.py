@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, percent, quantile, ratio
+from vllmdoctor.case import Case, Kind, Limit, Onset, percent, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import worst_fall
+from vllmdoctor.statistics import finite, quantile, worst_fall
 
 DEFAULT_SLOTS = 256  # the least of vLLM's own defaults for max_num_seqs
 
@@ -45,7 +45,7 @@ def kv_fragmentation(case: Case) -> Iterator[Yielded]:
         by_capacity = 1 - moved.ratio if moved else 0.0
         onset = frame.start + moved.index * frame.step if moved else None
     floor = v.idle_floor
-    floors = floor[np.isfinite(floor)]
+    floors = finite(floor)
     fifth = max(1, floors.size // 5)
     held_now = float(np.median(floors[-fifth:])) if floors.size else math.nan
     held_before = float(np.median(floors[:fifth])) if floors.size else math.nan

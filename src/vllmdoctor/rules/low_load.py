@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from vllmdoctor.case import Case, Kind, Limit, number, quantile
+from vllmdoctor.case import Case, Kind, Limit, number
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import quantile
 
 
 @rule(

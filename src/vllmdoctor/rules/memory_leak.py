@@ -9,7 +9,7 @@ import numpy as np
 from vllmdoctor.case import CannotTell, Case, Kind, Limit, Onset, number, percent
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import FloatArray, change, mann_kendall, rank_correlation, theil_sen
+from vllmdoctor.statistics import FloatArray, change, finite, last, mann_kendall, rank_correlation, theil_sen
 
 SOURCES = (
     ("host_memory", "the server's processes"),
@@ -76,8 +76,8 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     limits = case.frame.gauge("container_memory_limit")
     # 0 is no limit
     limit_bytes = float(np.max(limits[limits > 0])) if (limits > 0).any() else math.nan
-    current = _last(memory)
-    counted = _last(case.frame.gauge("container_memory")) if case.frame.has("container_memory") else current
+    current = last(memory)
+    counted = last(case.frame.gauge("container_memory")) if case.frame.has("container_memory") else current
     left = (limit_bytes - counted) / slope if slope > 0 and signal != "process_memory" else math.nan
     yield case.support(
         "growth per hour, of current use", slope / current if current else math.nan, ">=", lim["per-hour"]
@@ -119,11 +119,6 @@ def memory_leak(case: Case) -> Iterator[Yielded]:
     )
 
 
-def _last(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known[-1]) if known.size else math.nan
-
-
 def _leaking(case: Case, hours: FloatArray, segments: list[slice], slope: float) -> tuple[str, float]:
     """The role of the process that grows most, and its part of the growth; "" where nobody knows."""
     longest = max(segments, key=lambda s: s.stop - s.start)
@@ -162,14 +157,14 @@ def _joined(memory: FloatArray, segments: list[slice]) -> tuple[FloatArray, Floa
     offset = 0.0
     for n, s in enumerate(segments):
         part = memory[s].copy()
-        finite = np.flatnonzero(np.isfinite(part))
+        at = np.flatnonzero(np.isfinite(part))
         if n > 0:
-            part[: finite[len(finite) // 10]] = np.nan
-            finite = np.flatnonzero(np.isfinite(part))
-            offset += float(joined[np.isfinite(joined)][-1]) - offset - float(part[finite[0]])
+            part[: at[len(at) // 10]] = np.nan
+            at = np.flatnonzero(np.isfinite(part))
+            offset += last(joined) - offset - float(part[at[0]])
         joined[s] = part + offset
     first = memory[segments[0]]
-    return joined, first[np.isfinite(first)]
+    return joined, finite(first)
 
 
 def _steady(hours: FloatArray, joined: FloatArray) -> float:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Kind, Limit, Onset, mean
+from vllmdoctor.case import Case, Kind, Limit, Onset
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
-from vllmdoctor.statistics import FloatArray
+from vllmdoctor.statistics import FloatArray, mean
 
 
 @rule(

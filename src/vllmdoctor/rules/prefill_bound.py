@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vllmdoctor.case import Case, Felt, Kind, Limit, lasting, number, quantile, ratio
+from vllmdoctor.case import Case, Felt, Kind, Limit, lasting, number, ratio
 from vllmdoctor.model import Severity
 from vllmdoctor.rules import Yielded, rule
+from vllmdoctor.statistics import quantile
 
 
 @rule(
