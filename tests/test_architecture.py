@@ -45,7 +45,7 @@ def test_the_package_keeps_its_layers() -> None:
         ("sources/__init__.py", "import rich", "rich"),
         ("diagnosis.py", "import httpx", "httpx"),
         ("runbook.py", "import typer", "typer"),
-        ("cli.py", "import click", "click"),
+        ("cli/__init__.py", "import click", "click"),
     ],
 )
 def test_a_wall_holds_against_an_import_hidden_in_a_function(

@@ -1,0 +1,70 @@
+"""The command line: each command parses, calls one function, prints, and exits.
+
+Only typer and the errors are imported at the top; a command imports what it needs in the order it
+needs it, so that a missing file fails before anything heavy is loaded.
+"""
+
+import errno
+import gc
+import os
+import sys
+import traceback
+
+from vllmdoctor.cli.app import app
+from vllmdoctor.cli.diagnose import diagnose
+from vllmdoctor.cli.lint import lint
+from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
+from vllmdoctor.cli.plan import plan
+from vllmdoctor.cli.record import convert, record
+from vllmdoctor.cli.simulate import simulate
+from vllmdoctor.cli.terminal import color, encoding
+from vllmdoctor.errors import EXIT_DONE, EXIT_MISUSED, VllmDoctorError
+
+# in the order of --help
+COMMANDS = (
+    diagnose,
+    plan,
+    lint,
+    remedies,
+    record,
+    convert,
+    simulate,
+    examples,
+    explain,
+    rules,
+    signals,
+)
+for _command in COMMANDS:
+    app.command()(_command)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code; the one place where errors are caught."""
+    # one short run that keeps what it makes: collecting garbage every 700 objects is a tenth of its time
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        app(args=arguments, prog_name="vllmdoctor", standalone_mode=True)
+    except VllmDoctorError as error:
+        from vllmdoctor.render.pages import error as line
+
+        sys.stderr.write(
+            line(error.message, error.hint, color=color(sys.stderr), encoding=encoding(sys.stderr))
+        )
+        return error.exit_code
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else EXIT_MISUSED if done.code else EXIT_DONE
+    except BrokenPipeError:
+        # the reader went away (| head): nothing is wrong, and nothing more can be said
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except KeyboardInterrupt:
+        sys.stderr.write("\nvllmdoctor: interrupted\n")
+        return 130
+    except Exception as error:  # noqa: BLE001 - the one boundary: a bug must not look like a finding (exit 1)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            sys.stderr.write("vllmdoctor: no space left to write to\n")
+            return EXIT_MISUSED
+        traceback.print_exc()
+        sys.stderr.write("vllmdoctor: this is a bug; please report it with the recording (--save FILE)\n")
+        return EXIT_MISUSED
+    return EXIT_DONE
