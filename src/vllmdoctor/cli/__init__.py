@@ -15,6 +15,7 @@ from vllmdoctor.cli.diagnose import diagnose
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
+from vllmdoctor.cli.probe import probe
 from vllmdoctor.cli.record import convert, record
 from vllmdoctor.cli.simulate import simulate
 from vllmdoctor.cli.terminal import color, encoding
@@ -28,6 +29,7 @@ COMMANDS = (
     remedies,
     record,
     convert,
+    probe,
     simulate,
     examples,
     explain,
