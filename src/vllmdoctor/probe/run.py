@@ -49,7 +49,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is going to be sent, and to whom: `questions` as in the file, `planned` in the order of sending."""
+    """What is going to be sent, and to whom: `questions` as in the file, `planned` as they are sent."""
 
     settings: Settings
     server: Server

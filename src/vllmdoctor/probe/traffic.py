@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LATE_S = 0.05  # an arrival that had to wait longer than this for a slot was not sent when it was due
 LEAST_WAIT_S = 1.0  # after a 429: what the server says, but no less
 MOST_WAIT_S = 30.0  # where it says nothing: 1, 2, 4 ... s, but no more
-SWITCH_S = 0.0001  # between threads: a reader must not wait for the one that parses
+SWITCH_S = 0.001  # between threads: a reader does not wait long for the one that parses
 LEAVE_S = 2.0  # so long the readers have to end once their connections are closed
 
 clock = time.perf_counter
@@ -191,7 +191,7 @@ def _exchange(client: Http, url: str, body: bytes, question: Question) -> tuple[
     try:
         with client.post(url, body) as reply:
             for piece in reply.pieces:
-                pieces.append((clock(), piece))
+                pieces.append(piece)
     except SourceError as error:
         trouble = (_failure(error), error.message)
     if reply is not None:

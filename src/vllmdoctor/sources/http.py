@@ -16,6 +16,7 @@ from vllmdoctor.errors import NotVllm, Unauthorized, Unreachable, UsageError
 from vllmdoctor.sources import without_login
 from vllmdoctor.sources.http_words import not_connected, short
 from vllmdoctor.sources.login import TOKEN, Login, sendable, trust
+from vllmdoctor.sources.stamps import arrived, stamp
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -52,10 +53,13 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(Reply):
-    """An answer that comes in while it is made. `sent` is when its request's first byte left
-    (`time.perf_counter`), `retry_after` the header of that name."""
+class Stream:
+    """An answer that comes in while it is made: `pieces` with the time of their arrival may raise a
+    SourceError. `sent` is when its request's first byte left. Times are `time.perf_counter` seconds."""
 
+    status: int
+    kind: str
+    pieces: Iterator[tuple[float, bytes]]
     sent: float
     retry_after: str
 
@@ -90,7 +94,7 @@ class Http:
     ) -> None:
         token = os.environ.get(TOKEN, "") if login is None else ""
         self._read_s = read_s
-        self._wire: Any = None
+        self._wire: socket.socket | None = None
         headers = {"Accept": _ACCEPT, "User-Agent": "vllmdoctor"}
         self._has_token = bool(token)
         if token:
@@ -175,7 +179,8 @@ class Http:
             if event == "http11.send_request_headers.started":
                 sent = time.perf_counter()
             elif event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-                self._wire = info["return_value"]
+                self._wire = info["return_value"].get_extra_info("socket")
+                stamp(self._wire)
 
         # packed, an answer would come in lumps
         headers = {
@@ -193,17 +198,16 @@ class Http:
             yield Stream(
                 status=response.status_code,
                 kind=told.get("content-type", ""),
-                pieces=_bounded(response, shown),
+                pieces=_bounded(response, self._wire, shown),
                 sent=sent,
                 retry_after=told.get("retry-after", ""),
             )
 
     def abort(self) -> None:
         """End what another thread reads from this client; it meets a BrokeOff."""
-        wire = self._wire.get_extra_info("socket") if self._wire is not None else None
-        if wire is not None:
+        if self._wire is not None:
             with suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
+                self._wire.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
     def _told(self, shown: str) -> Iterator[None]:
@@ -264,10 +268,10 @@ def _trusted(login: Login | None) -> "SSLContext":
     return trust(login) or httpx.create_ssl_context()
 
 
-def _bounded(response: httpx.Response, shown: str) -> Iterator[bytes]:
+def _bounded(response: httpx.Response, wire: object, shown: str) -> Iterator[tuple[float, bytes]]:
     size = 0
     for piece in response.iter_bytes():
-        yield piece
+        yield arrived(wire), piece
         size += len(piece)
         if size > MOST_BYTES:
             raise _too_large(shown, "ask for shorter answers (max_tokens)")
