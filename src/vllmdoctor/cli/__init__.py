@@ -19,6 +19,7 @@ from vllmdoctor.cli.probe import probe
 from vllmdoctor.cli.record import convert, record
 from vllmdoctor.cli.simulate import simulate
 from vllmdoctor.cli.terminal import color, encoding
+from vllmdoctor.cli.validate import validate
 from vllmdoctor.errors import EXIT_DONE, EXIT_MISUSED, VllmDoctorError
 
 # in the order of --help
@@ -30,6 +31,7 @@ COMMANDS = (
     record,
     convert,
     probe,
+    validate,
     simulate,
     examples,
     explain,

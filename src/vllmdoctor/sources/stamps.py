@@ -42,6 +42,6 @@ def stamp(connection: object) -> None:
 
 
 def arrived(connection: object) -> float:
-    """When the last that was read from a socket had arrived (`time.perf_counter`), or now if that is unknown."""
+    """When the last that was read from a socket had arrived (`time.perf_counter`); now if that is unknown."""
     known = _stamps.get(connection.fileno()) if isinstance(connection, _Stamped) else None
     return time.perf_counter() if known is None else known
