@@ -30,6 +30,8 @@ ENOUGH = 0.95  # a day asked of a Prometheus is a step short of one
 COVERED = 0.8  # so much of the time must have been seen
 BLOCKS = 24  # a history is judged piece by piece: hours of a day
 FEWEST_BLOCKS = 6  # fewer pieces show no trend
+FEWEST_ALIKE = 3  # and fewer of the same demand no usual rate
+SAME_DEMAND = 0.15  # the runbook's: a demand within 15 % is the same
 
 _PREEMPTIONS = get("kv-fragmentation").limits["preemptions"]
 _PREFIX = get("prefix-cache-collapse").limits
@@ -142,7 +144,7 @@ def _criteria(vitals: Vitals, past: Vitals | None, kept: float, covered: float) 
         return _Measured(math.nan, few) if few else measure()
 
     yield judged(
-        "rate", "rate at equal load, off its median", "<=",
+        "rate", "rate at equal load, unevenness", "<=",
         measured(lambda: _steadiness(vitals)), DAY_S,
     )  # fmt: skip
     if past is not None:
@@ -154,7 +156,7 @@ def _criteria(vitals: Vitals, past: Vitals | None, kept: float, covered: float) 
         measured(lambda: _rise(vitals, 60 * vitals.preemptions, "preemptions")), DAY_S,
     )  # fmt: skip
     yield judged("usage", "KV usage (p50)", "<=", measured(lambda: _usage(vitals)), DAY_S)
-    yield judged("usage-peak", "KV usage (p99)", "<=", measured(lambda: _usage_peak(vitals)), DAY_S)
+    yield judged("usage-peak", "KV usage (p95)", "<=", measured(lambda: _usage_peak(vitals)), DAY_S)
     yield judged("hits", "prefix cache hit ratio", ">=", measured(lambda: _hits(vitals, past)), HOUR_S)
     yield judged(
         "first-token", "first token (p50), end / beginning", "<=",
@@ -225,22 +227,22 @@ def _blocks(vitals: Vitals) -> list[Mask]:
 
 
 def _steadiness(vitals: Vitals) -> _Measured:
-    rates = []
-    for block in _blocks(vitals):
-        done = float(np.nansum((vitals.finished * vitals.frame.observed)[block]))
-        if np.isfinite(vitals.finished).any() and done < FEWEST_REQUESTS:
-            continue  # a handful of requests swings by itself
-        rate = vitals.throughput(block & vitals.active)
-        if math.isfinite(rate):
-            rates.append(rate)
-    if len(rates) < FEWEST_BLOCKS:
-        return _Measured(
-            math.nan, f"{len(rates)} pieces of the history had enough work, {FEWEST_BLOCKS} tell"
-        )
-    middle = float(np.median(rates))
-    off = max(rates, key=lambda r: abs(r / middle - 1))
-    way = "below" if off < middle else "above"
-    return _Measured(abs(off / middle - 1), detail=f"{way} the median of {len(rates)} pieces of the history")
+    """How far a piece of the history lies from the median of those with the same demand."""
+    known = np.isfinite(vitals.finished).any()
+    done = vitals.finished * vitals.frame.observed
+    # a handful of requests swings by itself
+    blocks = [b for b in _blocks(vitals) if not known or np.nansum(done[b]) >= FEWEST_REQUESTS]
+    rates = np.array([vitals.throughput(b & vitals.active) for b in blocks])
+    demand = np.array([mean(vitals.arrivals, b) for b in blocks])
+    off = []
+    for rate, asked in zip(rates, demand, strict=True):
+        alike = np.abs(demand / asked - 1) <= SAME_DEMAND if np.isfinite(asked) else np.isnan(demand)
+        if math.isfinite(rate) and np.isfinite(rates[alike]).sum() >= FEWEST_ALIKE:
+            off.append(rate / float(np.nanmedian(rates[alike])) - 1)
+    if len(off) < FEWEST_BLOCKS:
+        return _Measured(math.nan, f"{len(off)} pieces of it can be compared, {FEWEST_BLOCKS} tell")
+    furthest = max(off, key=abs)
+    return _Measured(abs(furthest), detail=f"{'below' if furthest < 0 else 'above'} hours of the same demand")
 
 
 def _preemptions(vitals: Vitals) -> _Measured:
@@ -274,7 +276,8 @@ def _usage(vitals: Vitals) -> _Measured:
 
 
 def _usage_peak(vitals: Vitals) -> _Measured:
-    value = quantile(vitals.frame.gauge("kv_cache_usage", "max"), 0.99, vitals.active & vitals.seen)
+    times, usage = vitals.frame.raw("kv_cache_usage")
+    value = quantile(usage, 0.95, vitals.inside(times, vitals.active & vitals.seen))
     if math.isnan(value):
         return _Measured(value, "KV usage was not seen")
     calm = value > LIMITS["usage-peak"].value and not np.nansum(vitals.preemptions) > 0
@@ -341,7 +344,7 @@ def _compared(vitals: Vitals, past: Vitals, kept: float) -> Iterator[Compared]:
         ("waiting", "requests waiting (mean)", "requests", lambda v: mean(v.waiting, v.seen)),
         ("queue", "time in the queue (mean)", "s", lambda v: v.mean("queue_time", v.seen)),
         ("usage", "KV usage (p50)", "ratio", lambda v: _usage(v).observed),
-        ("usage-peak", "KV usage (p99)", "ratio", lambda v: _usage_peak(v).observed),
+        ("usage-peak", "KV usage (p95)", "ratio", lambda v: _usage_peak(v).observed),
         ("hits", "prefix cache hit ratio", "ratio", _hit_ratio),
         ("ttft", "time to first token (p50)", "s", lambda v: v.quantile("ttft", 0.5, v.seen)[0]),
         ("ttft-tail", "time to first token (p95)", "s", lambda v: v.quantile("ttft", 0.95, v.seen)[0]),
