@@ -144,22 +144,22 @@ def _criteria(vitals: Vitals, past: Vitals | None, kept: float, covered: float) 
         return _Measured(math.nan, few) if few else measure()
 
     yield judged(
-        "rate", "rate at equal load, unevenness", "<=",
+        "rate", "rate, spread at equal load", "<=",
         measured(lambda: _steadiness(vitals)), DAY_S,
     )  # fmt: skip
     if past is not None:
         seen = _Measured(kept, "" if math.isfinite(kept) else "the load was never the same")
-        yield judged("kept", "rate at equal load, now / before", ">=", measured(lambda: seen), HOUR_S)
+        yield judged("kept", "rate at equal load / before", ">=", measured(lambda: seen), HOUR_S)
     yield judged("preemptions", "preemptions", "<", measured(lambda: _preemptions(vitals)), DAY_S)
     yield judged(
-        "preemptions-rise", "preemptions, rise", "<=",
+        "preemptions-rise", "rise of preemptions", "<=",
         measured(lambda: _rise(vitals, 60 * vitals.preemptions, "preemptions")), DAY_S,
     )  # fmt: skip
     yield judged("usage", "KV usage (p50)", "<=", measured(lambda: _usage(vitals)), DAY_S)
     yield judged("usage-peak", "KV usage (p95)", "<=", measured(lambda: _usage_peak(vitals)), DAY_S)
     yield judged("hits", "prefix cache hit ratio", ">=", measured(lambda: _hits(vitals, past)), HOUR_S)
     yield judged(
-        "first-token", "first token (p50), end / beginning", "<=",
+        "first-token", "TTFT (p50), end / start", "<=",
         measured(lambda: _first_token(vitals)), DAY_S,
     )  # fmt: skip
 
@@ -240,7 +240,7 @@ def _steadiness(vitals: Vitals) -> _Measured:
         if math.isfinite(rate) and np.isfinite(rates[alike]).sum() >= FEWEST_ALIKE:
             off.append(rate / float(np.nanmedian(rates[alike])) - 1)
     if len(off) < FEWEST_BLOCKS:
-        return _Measured(math.nan, f"{len(off)} pieces of it can be compared, {FEWEST_BLOCKS} tell")
+        return _Measured(math.nan, f"{len(off)} of its pieces can be compared, {FEWEST_BLOCKS} are wanted")
     furthest = max(off, key=abs)
     return _Measured(abs(furthest), detail=f"{'below' if furthest < 0 else 'above'} hours of the same demand")
 
@@ -308,8 +308,8 @@ def _first_token(vitals: Vitals) -> _Measured:
     gained = _gain(levels, blocks, vitals, "first tokens")
     if math.isnan(gained.observed):
         return gained
-    middle = float(np.nanmedian(levels))
-    began = max(middle - gained.observed / 2, 0.0)
+    # the line through the levels, but no lower than the lowest of them
+    began = max(float(np.nanmedian(levels)) - gained.observed / 2, float(np.nanmin(levels)))
     risen = ratio(began + gained.observed, began)
     felt = LIMITS["felt"].value
     if risen > LIMITS["first-token"].value and gained.observed < felt:
@@ -352,4 +352,4 @@ def _compared(vitals: Vitals, past: Vitals, kept: float) -> Iterator[Compared]:
     )
     for name, title, unit, measure in measures:
         a, b = measure(past), measure(vitals)
-        yield Compared(name, title, a, b, ratio(b, a), unit)
+        yield Compared(name, title, a, b, math.inf if a == 0 and b > 0 else ratio(b, a), unit)

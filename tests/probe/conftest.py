@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from bench.probe.server import Behave, Server
+
 from vllmdoctor.cli import main
 from vllmdoctor.recording import Recording, gather
 from vllmdoctor.recording_lines import Decoder

@@ -2,11 +2,12 @@
 
 import json
 import random
+from itertools import pairwise
 
+from bench.probe.server import cut_up, streamed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.probe.server import cut_up, streamed
 from vllmdoctor.probe.stream import events
 
 LINE = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n"), max_size=20)
@@ -14,7 +15,7 @@ LINE = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="
 
 def pieces_of(whole: bytes, cuts: list[int]) -> list[tuple[float, bytes]]:
     edges = [0, *sorted({c % (len(whole) + 1) for c in cuts}), len(whole)]
-    return [(float(i), whole[a:b]) for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))]
+    return [(float(i), whole[a:b]) for i, (a, b) in enumerate(pairwise(edges))]
 
 
 @given(

@@ -15,6 +15,7 @@ from vllmdoctor.render.sheet import boxed, heading, indent, line, paint, pairs, 
 from vllmdoctor.render.words import harmless, plural
 
 SCHEMA = "vllmdoctor/validation/1"
+_ROOMY = 96
 WORDS = {
     Standing.PASS: ("PASS", "every criterion that applies holds"),
     Standing.FAIL: ("FAIL", "a criterion does not hold"),
@@ -114,18 +115,21 @@ def _window(engine: EngineValidation) -> str:
 
 
 def _criteria(engine: EngineValidation, width: int) -> list[RenderableType]:
-    heads = tuple(say(t, "dim") for t in ("", "", "measured", "limit", "limit from"))
-    rows = [heads] + [
-        (say(*MARKS[c.standing]), say(c.title), say(_measured(c)), say(_limit(c)), say(c.source, "dim"))
-        for c in engine.criteria
-    ]
-    columns = list(zip(*rows, strict=True))
-    widths = [widest(column, 20) for column in columns]
-    widths[1] = widest(columns[1], max(12, width - 2 - 8 - sum(widths) + widths[1]))
+    beside = width >= _ROOMY  # else where a limit is from stands below it
+    heads = ("", "", "measured", "limit", *["limit from"] * beside)
+    rows = [tuple(say(t, "dim") for t in heads)]
+    for c in engine.criteria:
+        source = [say(c.source, "dim")] * beside
+        rows.append((say(*MARKS[c.standing]), say(c.title), say(_measured(c)), say(_limit(c)), *source))
+    widths = [widest(column, 30) for column in zip(*rows, strict=True)]
     parts: list[RenderableType] = [indent(row(rows[0], widths, (2, 3)))]
     for criterion, cells in zip(engine.criteria, rows[1:], strict=True):
         parts.append(indent(row(cells, widths, (2, 3))))
         remark = _remark(criterion)
+        if not beside:
+            remark = (
+                f"{remark}; limit from: {criterion.source}" if remark else f"limit from: {criterion.source}"
+            )
         if remark:
             parts.append(indent(say(remark, "dim"), widths[0] + 6))
     return parts
