@@ -6,6 +6,7 @@ One thread over real sockets; the benchmark and the tests use it.
 import asyncio
 import json
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -86,8 +87,15 @@ def cut_up(writes: Sequence[Write], chance: random.Random) -> list[Write]:
 class Server:
     """Serves on 127.0.0.1 in a thread of its own. `behave(path, body, number)` says what each POST gets."""
 
-    def __init__(self, behave: Behave, models: Sequence[str] = ("tiny",), version: str = "0.32.0") -> None:
+    def __init__(
+        self,
+        behave: Behave,
+        models: Sequence[str] = ("tiny",),
+        version: str = "0.32.0",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.behave = behave
+        self._tls = tls
         self.models = tuple(models)
         self.version = version
         self.served: list[Served] = []
@@ -98,7 +106,7 @@ class Server:
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
         started.wait()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
 
     def close(self) -> None:
         """Stop, and let go of every connection."""
@@ -108,7 +116,7 @@ class Server:
     def _run(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(
-            asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=512)
+            asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=512, ssl=self._tls)
         )
         self.port: int = server.sockets[0].getsockname()[1]
         started.set()

@@ -8,9 +8,9 @@ each request sent. Columns of one recording may share their times, so what has n
 PROBE_INSTANCE = "probe"
 
 TTFT = "probe:ttft_seconds"
-"""s, from the request's first byte to the first chunk that holds text."""
+"""s, from the moment the request was written to the first chunk that holds text."""
 E2E = "probe:e2e_seconds"
-"""s, from the request's first byte to the last chunk of the answer."""
+"""s, from the moment the request was written to the last chunk of the answer."""
 ITL = "probe:itl_seconds"
 """s, one sample for each wait between two chunks of text that came apart, at the later one's time."""
 OUTPUT_TOKENS = "probe:output_tokens"

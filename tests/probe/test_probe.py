@@ -4,6 +4,7 @@ import json
 import math
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from tests.probe.conftest import Probe, Serve
 from vllmdoctor import probe_series as names
 from vllmdoctor.model_probe import Failure
 
+CERTIFICATE = Path(__file__).parents[1] / "sources" / "self-signed.pem"
 ASK = {"prompt": "2 + 2 =", "contains": "4"}
 CHAT = {"messages": [{"role": "user", "content": "2 + 2 ="}], "expected": "it is 4"}
 
@@ -387,6 +389,20 @@ def test_a_token_comes_from_the_environment_and_is_never_shown(
 
     assert server.served[0].headers["authorization"] == "bearer very-secret"
     assert "very-secret" not in done.out + done.err + done.path.read_text()
+
+
+def test_a_server_behind_tls_is_probed_like_any(
+    serve: Serve, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    server = serve(lambda *asked: Behaviour(streamed("it is 4", each_s=0.05)), tls=context)
+
+    report = probe(server.url, [ASK] * 4, "--concurrency", "2").report
+
+    assert (report["correct"], report["failed"]) == (4, 0)
+    assert {s["name"]: s["count"] for s in report["spreads"]}[names.ITL] == 8
 
 
 def test_a_login_page_or_a_401_in_front_of_everything_is_told(serve: Serve, probe: Probe) -> None:

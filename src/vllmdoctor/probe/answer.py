@@ -24,7 +24,7 @@ _ALIKE = ("reasoning_content", "reasoning", "refusal", "tool_calls")
 class Wire:
     """All that was seen of one request. Times are seconds of one steady clock.
 
-    `sent` is when its first byte left; `trouble` what ended it before its time (a Failure and words).
+    `sent` is when it had been written; `trouble` what ended it before its time (a Failure and words).
     `refused` counts the 429 met before, `cut` says that we ended it ourselves.
     """
 

@@ -16,7 +16,7 @@ from vllmdoctor.errors import NotVllm, Unauthorized, Unreachable, UsageError
 from vllmdoctor.sources import without_login
 from vllmdoctor.sources.http_words import not_connected, short
 from vllmdoctor.sources.login import TOKEN, Login, sendable, trust
-from vllmdoctor.sources.stamps import arrived, stamp
+from vllmdoctor.sources.stamps import arrived, left, stamp
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -55,7 +55,7 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Stream:
     """An answer that comes in while it is made: `pieces` with the time of their arrival may raise a
-    SourceError. `sent` is when its request's first byte left. Times are `time.perf_counter` seconds."""
+    SourceError. `sent` is when its request had been written. Times are `time.perf_counter` seconds."""
 
     status: int
     kind: str
@@ -176,7 +176,7 @@ class Http:
 
         def watch(event: str, info: Mapping[str, Any]) -> None:
             nonlocal sent
-            if event == "http11.send_request_headers.started":
+            if event == "http11.send_request_body.started":
                 sent = time.perf_counter()
             elif event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
                 self._wire = info["return_value"].get_extra_info("socket")
@@ -199,7 +199,7 @@ class Http:
                 status=response.status_code,
                 kind=told.get("content-type", ""),
                 pieces=_bounded(response, self._wire, shown),
-                sent=sent,
+                sent=left(self._wire) or sent,
                 retry_after=told.get("retry-after", ""),
             )
 
