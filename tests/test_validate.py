@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from vllmdoctor.cli import main
 from vllmdoctor.errors import NotEnoughData
-from vllmdoctor.model import Observation, Samples
+from vllmdoctor.model import Gap, Observation, Samples
 from vllmdoctor.model_validation import Standing, Validation
 from vllmdoctor.recording import Recording, gather
+from vllmdoctor.render import validation as page
 from vllmdoctor.simulator import SCENARIOS, simulate, write_openmetrics
 from vllmdoctor.sources import Window, gather_targets
 from vllmdoctor.storage import save
@@ -242,6 +243,23 @@ def test_the_worst_engine_comes_first_and_decides() -> None:
 
     assert [(e.engine, e.standing) for e in found.engines] == [("1", FAIL), ("0", PASS)]
     assert found.standing is FAIL
+
+
+def test_of_many_engines_those_that_pass_are_only_named() -> None:
+    found = judged([o for n in "0123" for o in server(engine=n, preemptions=flat(9.0 if n == "2" else 0.1))])
+
+    out = page.text(found)
+    assert out.count("CRITERIA") == 1
+    assert "engine 2, h:8000" in out.split("PASS")[0]
+    assert out.split("PASS  3 engines")[1].count("✓ engine") == 3
+
+
+def test_a_target_that_could_not_be_read_is_told_and_is_no_pass() -> None:
+    found = judged([*server(), Gap("targets", "http://h:1 refused the connection", "not read")])
+
+    assert (found.engines[0].standing, found.standing) == (PASS, UNKNOWN)
+    assert "http://h:1 refused the connection" in page.text(found)
+    assert "http://h:1 refused the connection" in page.markdown(found)
 
 
 def test_nothing_to_judge_is_an_error_and_no_answer() -> None:

@@ -89,10 +89,12 @@ def validate(
             raise NotEnoughData(f"{before_name or 'the recording before'} holds no vLLM metrics")
         engines = [_engine(recording, f, _matching(f, earlier), vllm_version) for f in framed]
     engines.sort(key=lambda e: (_WORST.index(e.standing), e.instance, e.engine))
+    # a target that could not be read is no engine that passes
+    unread = [Standing.UNKNOWN for gap in recording.gaps if gap.origin == "targets"]
     return Validation(
         target=target,
         before=before_name,
-        standing=_sum_up([e.standing for e in engines]),
+        standing=_sum_up([*unread, *(e.standing for e in engines)]),
         engines=tuple(engines),
         gaps=recording.gaps,
     )

@@ -19,7 +19,11 @@ from bench.probe.server import Behave, Behaviour, Server, cut_up, event, streame
 from tests.probe.conftest import Probe, Serve
 
 from vllmdoctor import probe_series as names
+from vllmdoctor.errors import UsageError
 from vllmdoctor.model_probe import Failure
+from vllmdoctor.probe.questions import Question
+from vllmdoctor.probe.run import Settings, prepare, run
+from vllmdoctor.sources.http import Http
 
 CERTIFICATE = Path(__file__).parents[1] / "sources" / "self-signed.pem"
 ASK = {"prompt": "2 + 2 =", "contains": "4"}
@@ -32,6 +36,10 @@ def always(*writes: Any, **how: Any) -> Behave:
 
 def right(path: str, body: dict[str, Any], number: int) -> Behaviour:
     return Behaviour(streamed("it is 4", chat="chat" in path))
+
+
+def question(prompt: str) -> Question:
+    return Question(prompt, "/v1/completions", "", {"prompt": prompt}, None)
 
 
 def failures(report: dict[str, Any]) -> dict[str, int]:
@@ -229,9 +237,8 @@ def test_what_it_will_send_is_said_before_anything_is_sent(serve: Serve, probe: 
 
     said = probe(server.url, [ASK] * 3, "--warmup", "1", "--max-time", "30s").err
 
-    assert said.startswith(
-        f"sends 3 requests to {server.url}, model tiny after 1 to warm up, up to 3 at once, for at most 30 s"
-    )
+    what = f"sends 3 requests (after 1 to warm up) to {server.url}, model tiny"
+    assert said.startswith(f"{what}, up to 3 at once, for at most 30 s")
 
 
 # --- what fails --------------------------------------------------------------------------------
@@ -374,6 +381,17 @@ def test_ctrl_c_keeps_what_is_there(serve: Serve, tmp_path: Path) -> None:
     report = json.loads(out)
     assert process.returncode == 0
     assert (report["answered"], report["cut"], report["ended"]) == (3, 2, "Ctrl-C")
+
+
+def test_a_disk_that_cannot_be_written_ends_the_probe_in_words(serve: Serve, tmp_path: Path) -> None:
+    server = serve(always(streamed("a b", first_s=0.1)))
+    with Http() as http:
+        ready = prepare(server.url, (question("x"),) * 8, Settings(concurrency=2), http)
+
+        with pytest.raises(UsageError, match="cannot write"):
+            run(ready, tmp_path / "no-such-folder" / "probe.rec", http, None)
+
+    assert len(server.served) < 8
 
 
 # --- before anything is sent -------------------------------------------------------------------

@@ -63,11 +63,11 @@ class Probe:
         """What it will send, for the person to read beforehand."""
         s, count = self.settings, len(self.planned)
         how = f", {s.rate:g} per second on average" if s.rate else ""
-        warm = f" after {s.warmup} to warm up" if s.warmup else ""
+        warm = f" (after {s.warmup} to warm up)" if s.warmup else ""
         model = f", model {self.model}" if self.model else ""
         what = f"{count} request{'' if count == 1 else 's'}"
         most = f"up to {min(s.concurrency, count)} at once, for at most {_time(s.max_time_s)}"
-        return f"sends {what} to {self.server.shown}{model}{warm}{how}, {most} (Ctrl-C keeps what is there)"
+        return f"sends {what}{warm} to {self.server.shown}{model}{how}, {most} (Ctrl-C keeps what is there)"
 
 
 def prepare(url: str, questions: tuple[Question, ...], settings: Settings, http: Http) -> Probe:

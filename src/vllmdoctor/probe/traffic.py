@@ -102,9 +102,10 @@ class Slots:
                         ended = "the time was up"
             except KeyboardInterrupt:
                 ended = "Ctrl-C"
-            turns.over.set()
-            for client in used if busy else ():
-                client.abort()
+            finally:
+                turns.over.set()
+                for client in used if busy else ():
+                    client.abort()
             leave = clock() + LEAVE_S
             while busy and clock() < leave:
                 busy -= _take_one(done, take, leave - clock())

@@ -9,13 +9,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from vllmdoctor.model_validation import Criterion, EngineValidation, Standing, Validation
+from vllmdoctor.render import foot
 from vllmdoctor.render.machine import plain
 from vllmdoctor.render.quantity import change, clock, duration, quantity
-from vllmdoctor.render.sheet import boxed, heading, indent, line, paint, pairs, row, say, stack, widest
+from vllmdoctor.render.sheet import Look, boxed, heading, indent, line, paint, pairs, row, say, stack, widest
 from vllmdoctor.render.words import harmless, plural
 
 SCHEMA = "vllmdoctor/validation/1"
 _ROOMY = 96
+_FEW = 3  # of more engines, those that pass are only named
 WORDS = {
     Standing.PASS: ("PASS", "every criterion that applies holds"),
     Standing.FAIL: ("FAIL", "a criterion does not hold"),
@@ -43,10 +45,18 @@ def text(found: Validation, *, width: int = 100, color: bool = False, encoding: 
     shade = COLORS[found.standing]
     box = [line((name, f"bold {shade}"), f": {meaning}"), Text(), say(_counts(found), "bold")]
     parts: list[RenderableType] = [boxed(stack(box), shade), indent(pairs(_seen(found, worst)))]
-    for engine in found.engines:
-        title = f"engine {engine.engine}, {engine.instance}" if len(found.engines) > 1 else ""
+    told, passed = found.engines, []
+    if len(found.engines) > _FEW:
+        told = tuple(e for e in found.engines if e.standing is not Standing.PASS)
+        passed = [e for e in found.engines if e.standing is Standing.PASS]
+    for engine in told:
+        title = _place(engine) if len(found.engines) > 1 else ""
         parts += [heading("CRITERIA", title), *_criteria(engine, width)]
         parts += _compared(engine, found.before, width)
+    if passed:
+        parts.append(heading("PASS", plural(len(passed), "engine")))
+        parts += [indent(line(("✓ ", "green"), _place(engine))) for engine in passed]
+    parts += foot.gaps(found.gaps, Look(width))
     return paint(parts, width=width, color=color, encoding=encoding)
 
 
@@ -55,7 +65,7 @@ def markdown(found: Validation) -> str:
     name, meaning = WORDS[found.standing]
     out = [f"**{name}**: {meaning}. {_counts(found)}", ""]
     for engine in found.engines:
-        out += [f"{_cell(engine.instance)} engine {_cell(engine.engine)}, {_window(engine)}", ""]
+        out += [f"{_cell(_place(engine))}, {_window(engine)}", ""]
         out += ["| | criterion | measured | limit | source | remark |", "|---|---|---|---|---|---|"]
         for c in engine.criteria:
             cells = (MARKS[c.standing][0], c.title, _measured(c), _limit(c), c.source, _remark(c))
@@ -67,7 +77,12 @@ def markdown(found: Validation) -> str:
                 values = (x.title, quantity(x.before, x.unit), quantity(x.now, x.unit), change(x.ratio))
                 out.append(f"| {' | '.join(map(_cell, values))} |")
             out.append("")
-    return "\n".join(out)
+    out += [f"- not seen: {_cell(gap.what)}: {_cell(gap.why)}" for gap in found.gaps]
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
+def _place(engine: EngineValidation) -> str:
+    return f"engine {engine.engine}, {engine.instance}"
 
 
 def _cell(words: str) -> str:
