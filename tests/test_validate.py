@@ -3,7 +3,9 @@
 import json
 import math
 import os
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.cli import main
+from vllmdoctor.commands_simulate import serve
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.model import Gap, Observation, Samples
 from vllmdoctor.model_validation import Standing, Validation
 from vllmdoctor.recording import Recording, gather
 from vllmdoctor.render import validation as page
 from vllmdoctor.simulator import SCENARIOS, simulate, write_openmetrics
+from vllmdoctor.simulator.setup import Scrape
 from vllmdoctor.sources import Window, gather_targets
 from vllmdoctor.storage import save
 from vllmdoctor.validation import LIMITS, validate
@@ -181,6 +185,13 @@ def test_what_fails_fails_also_in_a_short_history() -> None:
     assert standings(judged(server(2.0, preemptions=flat(5.0))))["preemptions"] is FAIL
 
 
+def test_a_glance_tells_nothing() -> None:
+    found = judged(server(1 / 60, every=5.0, preemptions=flat(50.0)))
+
+    (line,) = [c for c in found.engines[0].criteria if c.name == "preemptions"]
+    assert (line.standing, line.reason) == (UNKNOWN, "does not hold, in too short a glance to tell")
+
+
 def test_a_day_with_a_step_less_is_a_day_and_one_with_holes_is_not() -> None:
     assert judged(server(23.9)).standing is PASS
     assert judged(server(seen=lambda hour: hour % 2 < 1.2)).standing is UNKNOWN
@@ -293,7 +304,8 @@ def test_every_limit_says_why_and_whose_it_is() -> None:
 
 def simulated(name: str, folder: Path) -> Recording:
     path = folder / f"{name}.om.gz"
-    write_openmetrics(simulate(SCENARIOS[name], seed=1), path)
+    setup = replace(SCENARIOS[name].setup(1), scrape=Scrape(60.0))
+    write_openmetrics(simulate(setup, seed=1), path)
     return gather_targets([str(path)], Window())
 
 
@@ -333,6 +345,19 @@ def test_a_day_that_passes_ends_with_0(tmp_path: Path, capsys: Capture) -> None:
 
     assert main(["validate", str(tmp_path / "after.rec")]) == 0
     assert "PASS: every criterion that applies holds" in capsys.readouterr().out
+
+
+def test_a_live_server_is_watched_as_long_as_told(capsys: Capture) -> None:
+    live = serve("healthy-steady", 0, seed=1, speed=600)
+    threading.Thread(target=live.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        code = main(["validate", f"http://127.0.0.1:{live.server_port}", "--for", "2s", "--every", "1s"])
+    finally:
+        live.shutdown()
+        live.server_close()
+
+    assert code == 3
+    assert "CANNOT TELL" in capsys.readouterr().out
 
 
 def test_json_is_for_machines(capsys: Capture) -> None:

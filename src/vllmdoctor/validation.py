@@ -1,6 +1,6 @@
 """Recording -> acceptance of a fix: did it hold for a day? A pure function, as the diagnosis is.
 
-The criteria are the runbook's. What fails fails after minutes; what passes counts once the history is as
+The criteria are the runbook's. What fails does so after minutes; what passes counts once the history is as
 long as the criterion needs, and cannot tell until then.
 """
 
@@ -26,6 +26,7 @@ from vllmdoctor.vitals import Vitals
 
 DAY_S = 86400.0
 HOUR_S = 3600.0
+GLANCE_S = 120.0  # a moment's figures are chance
 ENOUGH = 0.95  # a day asked of a Prometheus is a step short of one
 COVERED = 0.8  # so much of the time must have been seen
 BLOCKS = 24  # a history is judged piece by piece: hours of a day
@@ -184,6 +185,8 @@ def _judged(
         standing = Standing.MOOT
     elif math.isnan(value):
         standing = Standing.UNKNOWN
+    elif not (holds or seen.spared) and frame.end - frame.start < GLANCE_S:
+        standing, reason = Standing.UNKNOWN, "does not hold, in too short a glance to tell"
     elif not (holds or seen.spared):
         standing = Standing.FAIL
     elif short:

@@ -16,6 +16,7 @@ TOGETHER_S = 0.0005
 but a network, a proxy or a busy client hands several over at once."""
 
 _DONE = "[DONE]"
+_MOST_TOKENS = 10**9  # no answer has more: such a count is none
 _ALIKE = ("reasoning_content", "reasoning", "refusal", "tool_calls")
 """What is generated beside an answer's text: it takes time as text does, and is not the answer."""
 
@@ -141,7 +142,9 @@ def _refusal(wire: Wire) -> tuple[Failure | None, str]:
 
 def _read(wire: Wire) -> _Read:
     read = _Read()
-    for time, data in events(wire.pieces):
+    told = list(events(wire.pieces))
+    torn = wire.trouble is not None or not _ended(wire.pieces)
+    for number, (time, data) in enumerate(told, 1):
         if data.strip() == _DONE:
             read.finished = True
             break
@@ -150,7 +153,7 @@ def _read(wire: Wire) -> _Read:
             if not isinstance(chunk, dict):
                 raise ValueError("no object")
         except (ValueError, RecursionError):
-            if wire.trouble is None:  # else it is the torn end of a stream that broke off
+            if not (torn and number == len(told)):  # else the stream broke off in the middle of it
                 read.failure, read.why = Failure.BAD_CHUNK, data[:80]
             return read
         if chunk.get("error") or chunk.get("object") == "error":
@@ -160,6 +163,12 @@ def _read(wire: Wire) -> _Read:
     if read.finished and not read.chunks:
         read.failure, read.why = Failure.NO_ANSWER, "no chunk held a choice"
     return read
+
+
+def _ended(pieces: tuple[Piece, ...]) -> bool:
+    """Whether a stream ends with the blank line that its last event needs."""
+    end = b"".join(piece for _, piece in pieces[-4:])
+    return end.replace(b"\r\n", b"\n").replace(b"\r", b"\n").endswith(b"\n\n")
 
 
 def _chunk(chunk: dict[str, Any], time: float, read: _Read) -> None:
@@ -186,7 +195,8 @@ def _chunk(chunk: dict[str, Any], time: float, read: _Read) -> None:
 
 
 def _count(value: object) -> float:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else math.nan
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and 0 <= value < _MOST_TOKENS else math.nan  # type: ignore[operator,arg-type]
 
 
 def _gaps(arrivals: list[float]) -> Iterator[tuple[float, float]]:

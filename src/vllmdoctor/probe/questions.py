@@ -63,9 +63,7 @@ class Question:
     def body(self, model: str) -> bytes:
         """The JSON to send, for a model where the request names none."""
         told = {"model": self.model or model, **self.fields}
-        return json.dumps(
-            told | {"stream": True, "stream_options": {"include_usage": True}}, ensure_ascii=False
-        ).encode()
+        return json.dumps(told | {"stream": True, "stream_options": {"include_usage": True}}).encode()
 
 
 def read_questions(path: str) -> tuple[Question, ...]:
