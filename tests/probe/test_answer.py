@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from bench.probe.server import event
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.model_probe import Failure
@@ -19,7 +19,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-KEYS = []
+STREAM = ("choices", "text", "delta", "content", "finish_reason", "usage", "completion_tokens")
+KEYS = (*STREAM, "error", "object")
 
 
 def nested(depth: int) -> st.SearchStrategy[Any]:
@@ -36,6 +37,7 @@ def chunk(text: str, **more: Any) -> bytes:
     return event({"choices": [{"text": text, **more}]})
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(nested(3), max_size=4))
 def test_whatever_json_a_server_writes_there_is_an_answer_or_a_failure(chunks: list[Any]) -> None:
     whole = b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in chunks) + b"data: [DONE]\n\n"
@@ -45,6 +47,7 @@ def test_whatever_json_a_server_writes_there_is_an_answer_or_a_failure(chunks: l
     assert (answer.failure is None) == (answer.finish == 1.0 and not math.isnan(answer.e2e))
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=200))
 def test_whatever_bytes_come_there_is_a_failure_and_no_error(whole: bytes) -> None:
     assert read((1.0, whole)).failure is not None

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.errors import UsageError
@@ -128,6 +128,7 @@ def test_the_same_work_has_the_same_fingerprint_however_it_is_spelled(tmp_path: 
     assert fingerprint(one) != fingerprint(one * 2)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=80))
 def test_any_line_is_a_request_or_a_usage_error(line: str) -> None:
     from vllmdoctor.probe.questions import _questions  # a file for each example would take minutes

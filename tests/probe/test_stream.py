@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 from bench.probe.server import cut_up, streamed
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.probe.stream import events
@@ -18,6 +18,7 @@ def pieces_of(whole: bytes, cuts: list[int]) -> list[tuple[float, bytes]]:
     return [(float(i), whole[a:b]) for i, (a, b) in enumerate(pairwise(edges))]
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(LINE, min_size=1, max_size=3), max_size=8),
     st.sampled_from(["\n", "\r\n", "\r"]),
@@ -32,6 +33,7 @@ def test_events_do_not_depend_on_where_the_pieces_end(
     assert [data for _, data in events(pieces_of(whole, cuts))] == wanted
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=20))
 def test_any_bytes_are_read_without_an_error_and_times_ascend(whole: bytes, cuts: list[int]) -> None:
     times = [time for time, _ in events(pieces_of(whole, cuts))]
@@ -39,6 +41,7 @@ def test_any_bytes_are_read_without_an_error_and_times_ascend(whole: bytes, cuts
     assert times == sorted(times)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1000))
 def test_an_answer_with_characters_of_several_bytes_survives_any_cut(seed: int) -> None:
     text = "Zürich 東京 🚀 ½ naïve"
