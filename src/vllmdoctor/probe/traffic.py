@@ -104,11 +104,10 @@ class Slots:
                 ended = "Ctrl-C"
             finally:
                 turns.over.set()
-                for client in used if busy else ():
-                    client.abort()
-            leave = clock() + LEAVE_S
-            while busy and clock() < leave:
-                busy -= _take_one(done, take, leave - clock())
+                if busy:
+                    _leave(threads, used)
+            while busy and not done.empty():
+                busy -= _take_one(done, take, 0.0)
         return ended if turns.unsent or turns.cut else ""
 
 
@@ -139,6 +138,16 @@ class _Turns:
         with self._lock:
             self.unsent -= 1
         return question, late
+
+
+def _leave(threads: Sequence[threading.Thread], clients: Sequence[Http]) -> None:
+    """End what the threads read, again and again: one may just have begun to."""
+    until = clock() + LEAVE_S
+    while any(thread.is_alive() for thread in threads) and clock() < until:
+        for thread, client in zip(threads, clients, strict=True):
+            if thread.is_alive():
+                client.abort()
+        time.sleep(0.02)
 
 
 def _take_one(done: "queue.SimpleQueue[Wire | None]", take: Callable[[Wire], None], wait_s: float) -> int:
