@@ -1,0 +1,13 @@
+"""Behind `export`: targets are read and diagnosed on a schedule, and the answers are a metrics page.
+
+settings   what a person chose
+history    the last hours of live targets, in a memory that does not grow
+reader     one live target on a thread of its own
+loop       the schedule: read, diagnose, publish
+state      what is published, and for how long it holds
+metrics    the door to prometheus_client: what is published as a page
+webconfig  TLS and users, from the file that Prometheus' own exporters take
+passwords  the door to bcrypt
+web        the page over HTTP
+textfile   the page as a file for node_exporter
+"""
