@@ -1,5 +1,6 @@
 """What is behind `export`: an exporter that ends when it is told to, or after one diagnosis."""
 
+import gc
 import os
 import signal
 import sys
@@ -25,6 +26,7 @@ def serve(
     tell: Callable[[str], object],
 ) -> None:
     """Watch and serve until SIGTERM or SIGINT; both end it well. UsageError for what cannot begin."""
+    gc.set_threshold(10_000, 10, 10)  # the command line collects hardly ever, for a run that is short
     over = threading.Event()
     clock = Clock(sleep=over.wait)
     exporter = Exporter(targets, settings, clock, tell)

@@ -202,12 +202,12 @@ class _Block:
         self._times[:kept] = self._times[first : self.points].copy()
         alive = np.isfinite(self._values[:, first : self.points]).any(axis=1)
         alive[self._to] = True
-        rows = {series: row for series, row in self._rows.items() if alive[row]}
-        old = np.fromiter(rows.values(), np.intp, len(rows))
-        self._values[: len(rows), :kept] = self._values[old, first : self.points]
-        self._values[:, kept:] = math.nan
+        rows = [(series, row) for series, row in self._rows.items() if alive[row]]
+        for to, (_, row) in enumerate(rows):  # one by one, upwards: no second block, however short its life
+            self._values[to, :kept] = self._values[row, first : self.points]
+        self._values[: len(rows), kept:] = math.nan
         self._values[len(rows) :] = math.nan
-        self._rows = {series: row for row, series in enumerate(rows)}
+        self._rows = {series: to for to, (series, _) in enumerate(rows)}
         self.points = kept
         keys, self._keys = self._keys, ()
         self._meet(keys)

@@ -1,6 +1,7 @@
 """The schedule: read every target, diagnose now and then, publish. Nothing that fails in a round ends it."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -122,12 +123,12 @@ class Exporter:
                 reader.stop()
 
     def scrape(self) -> None:
-        """One scrape of every live target, side by side; what takes longer than a round is not waited for."""
+        """One scrape of every live target, side by side; none is waited for longer than half a round."""
         for reader in self._readers:
             reader.ask()
-        end = self._settings.every_s
+        end = time.monotonic() + self._settings.every_s / 2
         for reader in self._readers:
-            reader.wait(end)
+            reader.wait(end - time.monotonic())
             if reader.state.up:
                 self._answered(reader.name)
         self._publish()
@@ -153,6 +154,7 @@ class Exporter:
             self._failed(_DIAGNOSIS, error)
         except Exception as error:  # noqa: BLE001  tried again with the schedule, and counted
             self._failed(_DIAGNOSIS, error)
+        self._news(answers)
         self._answers = answers
         took = self._clock.steady() - began
         self._state = replace(
@@ -165,6 +167,14 @@ class Exporter:
             holds_until=now + FRESH_ROUNDS * self._settings.diagnose_every_s,
         )
         self._publish()
+
+    def _news(self, answers: Sequence[EngineReport]) -> None:
+        """Tell what is said now and was not said before."""
+        before = {_engine(old): (old.verdict, old.primary, old.kind) for old in self._answers}
+        for new in answers:
+            if before.get(_engine(new)) != (new.verdict, new.primary, new.kind):
+                cause = ", ".join(filter(None, (new.primary, new.kind)))
+                self._tell(f"{_engine(new)}: {new.verdict}" + (f" ({cause})" if cause != new.verdict else ""))
 
     def _recording(self, now: float) -> Recording:
         """All that is known: what was kept, and what Prometheus has kept."""
@@ -182,17 +192,22 @@ class Exporter:
             last = now if up else state.last_success
             counted = TargetState(name, up, state.scrapes + 1, state.failures + (not up), last)
             self._stores[name] = source, counted
+        if not self._stores and not self._fresh():
+            raise NotEnoughData("no target was seen lately")
         self._history.pour(gatherer, now)
         recording = gatherer.recording()
         if self._stores:
             patience = FRESH_ROUNDS * max(_COARSE_S, self._settings.every_s, recording.interval)
             self._stored = last_seen(recording, now - patience) - set(self._history.seen())
         series = [series for columns in recording.columns.values() for series in columns]
-        if not series:
-            raise NotEnoughData("nothing was seen of any target")
-        if not any(map(is_vllm, series)):
+        if series and not any(map(is_vllm, series)):
             raise not_vllm(series)
         return recording
+
+    def _fresh(self) -> set[str]:
+        """The servers that were scraped within the last rounds, by the names that reports have for them."""
+        oldest = self._clock.now() - FRESH_ROUNDS * self._settings.every_s
+        return {server for server, at in self._history.seen().items() if at >= oldest}
 
     def _take(self, observation: Observation) -> None:
         self._history.add(observation, self._clock.now())
@@ -215,10 +230,7 @@ class Exporter:
 
     def _publish(self) -> None:
         """Make known what is known; an engine whose server is not seen any more has no answer."""
-        now = self._clock.now()
-        oldest = now - FRESH_ROUNDS * self._settings.every_s
-        fresh = {server for server, at in self._history.seen().items() if at >= oldest}
-        fresh |= self._stored
+        fresh = self._fresh() | self._stored
         with self._lock:
             errors = dict(self._errors)
         self._state = replace(
@@ -230,6 +242,10 @@ class Exporter:
             samples=self._history.samples,
             series_dropped=self._history.dropped,
         )
+
+
+def _engine(answer: EngineReport) -> str:
+    return " ".join(filter(None, (answer.instance, f"engine {answer.engine}", answer.model)))
 
 
 def last_seen(recording: Recording, oldest: float) -> set[str]:
