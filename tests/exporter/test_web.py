@@ -171,6 +171,7 @@ def test_users_with_bcrypt_hashes_as_htpasswd_makes_them(tmp_path: Path) -> None
     with served(config) as web:
         page = f"{web.url}/metrics"
         assert get(page)[0] == 401
+        assert get(f"{web.url}/-/healthy")[0] == 200  # a probe has no login
         assert get(page, Authorization=basic("alice", PASSWORD))[0] == 200
         assert get(page, Authorization=basic("alice", PASSWORD))[0] == 200  # remembered now
         assert get(page, Authorization=basic("alice", "wrong"))[0] == 401

@@ -6,13 +6,21 @@ from typing import Annotated
 import typer
 
 from vllmdoctor.cli.judging import check_version, history_of
-from vllmdoctor.cli.options import Match, MaxPoints, MetricPrefix, Targets, VllmVersion
+from vllmdoctor.cli.options import Match, MaxPoints, MetricPrefix, VllmVersion
 from vllmdoctor.cli.terminal import say
 from vllmdoctor.errors import UsageError
 
 
 def export(
-    targets: Targets,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...",
+            help="http(s)://HOST:PORT, or prom+http(s)://HOST:PORT (a Prometheus), and beside them nvml: and "
+            "host:. Several make one case.",
+            show_default=False,
+        ),
+    ],
     listen: Annotated[
         str, typer.Option("--listen", help="where /metrics is served", metavar="HOST:PORT")
     ] = "127.0.0.1:9810",
@@ -57,6 +65,7 @@ def export(
 
         check_textfile(Path(textfile))
     from vllmdoctor.exporting.settings import Settings
+    from vllmdoctor.exporting.web import parse_listen
     from vllmdoctor.exporting.webconfig import read_web_config
     from vllmdoctor.units import parse_duration
 
@@ -68,12 +77,18 @@ def export(
         prometheus=history_of(targets, match, span, "", metric_prefix, max_points),
         vllm_version=vllm_version,
     )
+    parse_listen(listen)
     config = read_web_config(Path(web_config)) if web_config else None
-    from vllmdoctor.exporting.commands import export_once, serve
-
     if not once:
-        serve(targets, settings, listen, config, say)
+        from vllmdoctor.exporting.ending import told_to_end
+
+        with told_to_end() as over:  # before the seconds that loading the rest may take
+            from vllmdoctor.exporting.commands import serve
+
+            serve(targets, settings, listen, config, over, say)
         return
+    from vllmdoctor.exporting.commands import export_once
+
     page, blind = export_once(targets, settings, say)
     if textfile:
         from vllmdoctor.exporting.textfile import write_textfile

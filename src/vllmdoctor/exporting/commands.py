@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from vllmdoctor.exporting.metrics import application, page
 from vllmdoctor.exporting.settings import Clock, Settings
 from vllmdoctor.exporting.web import Web
 from vllmdoctor.exporting.webconfig import WebConfig
+from vllmdoctor.model import Verdict
 
 _STUCK_ROUNDS = 5  # a loop that has not been round for so many diagnoses is not healthy
 _END_S = 1.0
@@ -23,11 +23,11 @@ def serve(
     settings: Settings,
     listen: str,
     config: WebConfig | None,
+    over: threading.Event,
     tell: Callable[[str], object],
 ) -> None:
-    """Watch and serve until SIGTERM or SIGINT; both end it well. UsageError for what cannot begin."""
+    """Watch and serve until `over` is set. UsageError for what cannot begin."""
     gc.set_threshold(10_000, 10, 10)  # the command line collects hardly ever, for a run that is short
-    over = threading.Event()
     clock = Clock(sleep=over.wait)
     exporter = Exporter(targets, settings, clock, tell)
     failure: list[BaseException] = []
@@ -43,8 +43,6 @@ def serve(
         return clock.steady() - exporter.turned < _STUCK_ROUNDS * settings.diagnose_every_s
 
     web = Web(listen, application(lambda: exporter.state, clock.now), healthy, config)
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda *_: over.set())
     tell(f"serving {web.url}/metrics")
     loop = threading.Thread(target=work, daemon=True)
     loop.start()
@@ -67,7 +65,7 @@ def export_once(
     exporter = Exporter(targets, settings, Clock(), tell)
     exporter.run(once=True)
     state = exporter.state
-    blind = (
-        None if state.answers else BlindError("nothing could be diagnosed", hint="the reason stands above")
-    )
+    said = any(answer.verdict is not Verdict.BLIND for answer in state.answers)
+    hint = "what was said above, or too short a look: --diagnose-every is how long a live server is watched"
+    blind = None if said else BlindError("nothing could be diagnosed", hint=hint)
     return page(state, Clock().now()), blind

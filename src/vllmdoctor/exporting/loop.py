@@ -1,46 +1,25 @@
 """The schedule: read every target, diagnose now and then, publish. Nothing that fails in a round ends it."""
 
-import threading
+import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from vllmdoctor.diagnosis import diagnose
-from vllmdoctor.errors import (
-    NotEnoughData,
-    NotVllm,
-    SourceError,
-    Unauthorized,
-    Unreachable,
-    UsageError,
-    VllmDoctorError,
-)
+from vllmdoctor.errors import NotEnoughData, UsageError
 from vllmdoctor.exporting.history import History
 from vllmdoctor.exporting.reader import Reader
 from vllmdoctor.exporting.settings import FRESH_ROUNDS, Clock, Settings
-from vllmdoctor.exporting.state import State, TargetState
+from vllmdoctor.exporting.state import State
+from vllmdoctor.exporting.stores import Stores
+from vllmdoctor.exporting.troubles import Troubles
 from vllmdoctor.model import EngineReport, Observation
 from vllmdoctor.recording import Gatherer, Recording
 from vllmdoctor.sources import Source, Window, open_source, without_login
 from vllmdoctor.sources.strangers import is_vllm, not_vllm
 
-ERRORS: tuple[tuple[str, type[Exception]], ...] = (
-    ("unreachable", Unreachable),
-    ("unauthorized", Unauthorized),
-    ("not_vllm", NotVllm),
-    ("not_enough_data", NotEnoughData),
-    ("source", SourceError),
-    ("usage", UsageError),
-    ("internal", Exception),
-)
-"""The kinds that errors are counted by; the first that fits counts. `internal` is a bug."""
-
 _PROMETHEUS = "prom+"
 _DIAGNOSIS = "diagnosis"
-_COARSE_S = 20.0  # a Prometheus may be asked in steps of this, and be so late
 
 
 class Exporter:
@@ -59,31 +38,20 @@ class Exporter:
         self._settings = settings
         self._clock = clock or Clock()
         self._tell = tell
-        self._errors = Counter({kind: 0 for kind, _ in ERRORS})
-        self._said: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self._troubles = Troubles(tell)
         self._history = History(settings.keep_s, settings.every_s)
-        self._turned = self._clock.steady()
-        self._answers: tuple[EngineReport, ...] = ()
-        self._stored: set[str] = set()  # the servers that a Prometheus has seen just now
-        self._state = State(errors=dict(self._errors))
-        window = Window(0.0, settings.every_s, self._clock.now)
+        self._stores = Stores(settings, self._clock, self._troubles)
         self._readers: list[Reader] = []
-        self._stores: dict[str, tuple[Source, TargetState]] = {}
-        opened = [(target, open_source(target)) for target in dict.fromkeys(targets)]
-        if all(source.beside for _, source in opened):
-            raise UsageError("no server to diagnose", hint="nvml: and host: stand beside http://HOST:PORT")
-        for target, source in opened:
+        self._answers: tuple[EngineReport, ...] = ()
+        self._turned = self._clock.steady()
+        self._state = State(errors=self._troubles.counts)
+        for target, source in _opened(targets):
             name = without_login(target)
             if target.startswith(_PROMETHEUS):
-                self._stores[name] = source, TargetState(name)
-            elif source.live:
-                self._readers.append(Reader(name, source, window, self._take, self._failed))
+                self._stores.add(name, source)
             else:
-                raise UsageError(
-                    f"{name} does not change: there is nothing to export again and again",
-                    hint="give a live server (http://HOST:PORT) or a Prometheus (prom+http://HOST:PORT)",
-                )
+                window = Window(0.0, settings.every_s, self._clock.now)
+                self._readers.append(Reader(name, source, window, self._take, self._troubles.failed))
 
     @property
     def state(self) -> State:
@@ -101,7 +69,10 @@ class Exporter:
         return self._turned
 
     def run(self, *, once: bool = False) -> None:
-        """Read and diagnose on schedule, `once` until the first diagnosis. UsageError of that one only."""
+        """Read and diagnose on schedule; `once` ends after the first diagnosis.
+
+        UsageError where a setting proves to be wrong before that one has worked.
+        """
         every, pause = self._settings.every_s, self._settings.diagnose_every_s
         start = self._clock.steady()
         due = pause if self._readers else 0.0
@@ -130,7 +101,8 @@ class Exporter:
         for reader in self._readers:
             reader.wait(end - time.monotonic())
             if reader.state.up:
-                self._answered(reader.name)
+                self._troubles.mended(reader.name, f"{reader.name} answers again")
+        self._check()
         self._publish()
 
     def diagnose(self) -> None:
@@ -140,20 +112,16 @@ class Exporter:
         dropped = 0
         answers: tuple[EngineReport, ...] = ()
         worked = False
-        first = self._state.diagnoses == 0
         try:
             recording = self._recording(now)
             report = diagnose(recording, vllm_version=self._settings.vllm_version)
             most = self._settings.most_engines
             answers, dropped = report.engines[:most], max(0, len(report.engines) - most)
             worked = True
-            self._said.pop(_DIAGNOSIS, None)
-        except UsageError as error:
-            if first:
-                raise
-            self._failed(_DIAGNOSIS, error)
+            self._troubles.mended(_DIAGNOSIS)
         except Exception as error:  # noqa: BLE001  tried again with the schedule, and counted
-            self._failed(_DIAGNOSIS, error)
+            self._troubles.failed(_DIAGNOSIS, error)
+            self._check()
         self._news(answers)
         self._answers = answers
         took = self._clock.steady() - began
@@ -176,29 +144,22 @@ class Exporter:
                 cause = ", ".join(filter(None, (new.primary, new.kind)))
                 self._tell(f"{_engine(new)}: {new.verdict}" + (f" ({cause})" if cause != new.verdict else ""))
 
+    def _check(self) -> None:
+        """Raise what no trying again mends, as long as nothing has worked."""
+        if self._troubles.misuse is not None and math.isnan(self._state.last_success):
+            raise self._troubles.misuse
+
     def _recording(self, now: float) -> Recording:
-        """All that is known: what was kept, and what Prometheus has kept."""
+        """All that is known: what was kept here, and what Prometheus has kept."""
         gatherer = Gatherer()
-        for name, (source, state) in self._stores.items():
-            window = Window(0.0, self._settings.every_s, self._clock.now, history=self._settings.prometheus)
-            up = False
-            try:
-                for observation in source.read(window):
-                    gatherer.add(observation)
-                up = True
-                self._answered(name)
-            except SourceError as error:
-                self._failed(name, error)
-            last = now if up else state.last_success
-            counted = TargetState(name, up, state.scrapes + 1, state.failures + (not up), last)
-            self._stores[name] = source, counted
-        if not self._stores and not self._fresh():
-            raise NotEnoughData("no target was seen lately")
+        self._stores.pour(gatherer)
         self._history.pour(gatherer, now)
         recording = gatherer.recording()
-        if self._stores:
-            patience = FRESH_ROUNDS * max(_COARSE_S, self._settings.every_s, recording.interval)
-            self._stored = last_seen(recording, now - patience) - set(self._history.seen())
+        self._stores.look(recording, now, frozenset(self._history.seen()))
+        if not self._fresh() and not self._stores.seen:
+            age = now - recording.end
+            why = f": the newest sample is {age:.0f} s old" if math.isfinite(age) else ""
+            raise NotEnoughData(f"no server was seen lately{why}")
         series = [series for columns in recording.columns.values() for series in columns]
         if series and not any(map(is_vllm, series)):
             raise not_vllm(series)
@@ -212,32 +173,14 @@ class Exporter:
     def _take(self, observation: Observation) -> None:
         self._history.add(observation, self._clock.now())
 
-    def _answered(self, who: str) -> None:
-        with self._lock:
-            failed = self._said.pop(who, "")
-        if failed:
-            self._tell(f"{who} answers again")
-
-    def _failed(self, who: str, error: Exception) -> None:
-        kind = next(kind for kind, of in ERRORS if isinstance(error, of))
-        text = error.message if isinstance(error, VllmDoctorError) else f"{type(error).__name__}: {error}"
-        with self._lock:
-            self._errors[kind] += 1
-            if self._said.get(who) == text:
-                return
-            self._said[who] = text
-        self._tell(text if text.startswith(who) else f"{who}: {text}")
-
     def _publish(self) -> None:
         """Make known what is known; an engine whose server is not seen any more has no answer."""
-        fresh = self._fresh() | self._stored
-        with self._lock:
-            errors = dict(self._errors)
+        fresh = self._fresh() | self._stores.seen
         self._state = replace(
             self._state,
-            targets=(*(reader.state for reader in self._readers), *(s for _, s in self._stores.values())),
+            targets=(*(reader.state for reader in self._readers), *self._stores.states),
             answers=tuple(answer for answer in self._answers if answer.instance in fresh),
-            errors=errors,
+            errors=self._troubles.counts,
             series=self._history.series,
             samples=self._history.samples,
             series_dropped=self._history.dropped,
@@ -248,13 +191,15 @@ def _engine(answer: EngineReport) -> str:
     return " ".join(filter(None, (answer.instance, f"engine {answer.engine}", answer.model)))
 
 
-def last_seen(recording: Recording, oldest: float) -> set[str]:
-    """The servers of a recording that showed anything since `oldest` (unix s)."""
-    return {
-        instance
-        for instance, columns in recording.columns.items()
-        if any(
-            bool(np.isfinite(column.values[np.searchsorted(column.times, oldest) :]).any())
-            for column in columns.values()
-        )
-    }
+def _opened(targets: Sequence[str]) -> list[tuple[str, Source]]:
+    """The targets with their sources; UsageError where they cannot be read again and again."""
+    opened = [(target, open_source(target)) for target in dict.fromkeys(targets)]
+    for target, source in opened:
+        if not source.live and not target.startswith(_PROMETHEUS):
+            raise UsageError(
+                f"{target} does not change: there is nothing to export again and again",
+                hint="give a live server (http://HOST:PORT) or a Prometheus (prom+http://HOST:PORT)",
+            )
+    if all(source.beside for _, source in opened):
+        raise UsageError("no server to diagnose", hint="nvml: and host: stand beside http://HOST:PORT")
+    return opened

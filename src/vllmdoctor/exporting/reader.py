@@ -74,22 +74,10 @@ class Reader:
     def _rest(self) -> bool:
         """End this round and wait for the next; True where there is none."""
         with self._turn:
-            if self._asked:
-                self._count()
+            if self._asked > self._done:
+                self._state = self._state.after(self._seen, self._window.clock())
             self._done = self._asked
             self._turn.notify_all()
             self._turn.wait_for(lambda: self._asked > self._done or self._over)
             self._seen = False
             return self._over
-
-    def _count(self) -> None:
-        if self._done == self._asked:
-            return
-        old = self._state
-        self._state = TargetState(
-            self.name,
-            self._seen,
-            old.scrapes + 1,
-            old.failures + (not self._seen),
-            self._window.clock() if self._seen else old.last_success,
-        )

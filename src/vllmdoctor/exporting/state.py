@@ -20,6 +20,11 @@ class TargetState:
     failures: int = 0
     last_success: float = math.nan
 
+    def after(self, up: bool, now: float) -> "TargetState":
+        """The same after one more reading, at `now`."""
+        failures, last = self.failures + (not up), now if up else self.last_success
+        return TargetState(self.name, up, self.scrapes + 1, failures, last)
+
 
 @dataclass(frozen=True, slots=True)
 class State:

@@ -1,6 +1,7 @@
 """The page as a file for node_exporter's textfile collector: whole, or not there."""
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from vllmdoctor.errors import FileExists, UsageError
 
 _OURS = b"vllmdoctor_"
 _ENDING = ".prom"
+_HEAD = 1 << 16
+_OWNER = "run it as the owner of that folder"
 
 
 def check_textfile(path: Path) -> None:
@@ -18,19 +21,17 @@ def check_textfile(path: Path) -> None:
             hint=f"--textfile {path.with_suffix(_ENDING)}",
         )
     folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"no folder {path.parent} to write {path.name} into")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"cannot write into {folder}: permission denied", hint="run it as the folder's owner"
-        )
     try:
-        with path.open("rb") as file:
-            ours = _OURS in file.read(1 << 16)
-    except FileNotFoundError:
-        return
+        folder.stat()
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        ours = not path.exists() or _OURS in path.read_bytes()[:_HEAD]
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"no folder {path.parent} to write {path.name} into") from None
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(
+            f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint=_OWNER
+        ) from None
     if not ours:
         raise FileExists(f"{path} exists and is not vllmdoctor's", hint="choose another name")
 

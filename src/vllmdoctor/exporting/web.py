@@ -26,6 +26,7 @@ REQUEST_S = 10.0
 GRACE_S = 3.0
 """How long requests under way may take when the exporter ends."""
 
+_HEALTHY = "/-/healthy"
 _PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 _LANDING = b"""<!DOCTYPE html><html lang="en"><title>vllmdoctor</title>
 <h1>vllmdoctor</h1><p><a href="metrics">metrics</a> <a href="-/healthy">healthy</a></p></html>
@@ -145,16 +146,22 @@ class _Pages:
         self._metrics, self._healthy, self._users = metrics, healthy, config.users
 
     def __call__(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        if self._users is not None and not self._may(environ.get("HTTP_AUTHORIZATION", "")):
+        path = environ.get("PATH_INFO")
+        # whether it is well is no secret, and the probes of Kubernetes have no login
+        if (
+            path != _HEALTHY
+            and self._users is not None
+            and not self._may(environ.get("HTTP_AUTHORIZATION", ""))
+        ):
             start("401 Unauthorized", [_PLAIN, ("WWW-Authenticate", 'Basic realm="vllmdoctor"')])
             return [b"Unauthorized\n"]
         if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
             start("405 Method Not Allowed", [_PLAIN, ("Allow", "GET, HEAD")])
             return [b"Method Not Allowed\n"]
-        match environ.get("PATH_INFO"):
+        match path:
             case "/metrics":
                 return self._metrics(environ, start)
-            case "/-/healthy":
+            case _ if path == _HEALTHY:
                 well = self._healthy()
                 start("200 OK" if well else "503 Service Unavailable", [_PLAIN])
                 return [b"healthy\n" if well else b"no round was finished for a long time\n"]

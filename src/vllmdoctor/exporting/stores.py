@@ -1,0 +1,69 @@
+"""The targets of an exporter that keep history themselves: each diagnosis asks them for the last hours."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vllmdoctor.errors import SourceError
+from vllmdoctor.exporting.settings import FRESH_ROUNDS, Clock, Settings
+from vllmdoctor.exporting.state import TargetState
+from vllmdoctor.exporting.troubles import Troubles
+from vllmdoctor.recording import Gatherer, Recording
+from vllmdoctor.sources import Source, Window
+
+_COARSE_S = 20.0  # at least this far apart are the samples of a Prometheus, as far as their age is concerned
+
+
+class Stores:
+    """Every Prometheus among the targets, by the name it is shown with. `seen`: the servers there now."""
+
+    def __init__(self, settings: Settings, clock: Clock, troubles: Troubles) -> None:
+        self._settings, self._clock, self._troubles = settings, clock, troubles
+        self._sources: dict[str, Source] = {}
+        self._states: dict[str, TargetState] = {}
+        self.seen: frozenset[str] = frozenset()
+
+    def add(self, name: str, source: Source) -> None:
+        """One more."""
+        self._sources[name] = source
+        self._states[name] = TargetState(name)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def states(self) -> Sequence[TargetState]:
+        """How each of them does."""
+        return tuple(self._states.values())
+
+    def pour(self, gatherer: Gatherer) -> None:
+        """Ask each for its history; one that fails is counted, and the others go on."""
+        history = self._settings.prometheus
+        window = Window(0.0, self._settings.every_s, self._clock.now, history=history)
+        for name, source in self._sources.items():
+            up = False
+            try:
+                for observation in source.read(window):
+                    gatherer.add(observation)
+                up = True
+                self._troubles.mended(name, f"{name} answers again")
+            except SourceError as error:
+                self._troubles.failed(name, error)
+            self._states[name] = self._states[name].after(up, self._clock.now())
+
+    def look(self, recording: Recording, now: float, others: frozenset[str]) -> None:
+        """Find out who of a recording is there now, but for `others`, who are scraped."""
+        patience = FRESH_ROUNDS * max(_COARSE_S, self._settings.every_s, recording.interval)
+        self.seen = (last_seen(recording, now - patience) if self._sources else frozenset()) - others
+
+
+def last_seen(recording: Recording, oldest: float) -> frozenset[str]:
+    """The servers of a recording that showed anything since `oldest` (unix s)."""
+    return frozenset(
+        instance
+        for instance, columns in recording.columns.items()
+        if any(
+            bool(np.isfinite(column.values[np.searchsorted(column.times, oldest) :]).any())
+            for column in columns.values()
+        )
+    )
