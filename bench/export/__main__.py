@@ -8,6 +8,7 @@ the default of the command.
 """
 
 import argparse
+import gc
 import json
 import statistics
 import subprocess
@@ -22,6 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
 from bench.export.stage import Stage
 
+from vllmdoctor.exporting.commands import GARBAGE
 from vllmdoctor.exporting.loop import Exporter
 from vllmdoctor.exporting.metrics import application
 from vllmdoctor.exporting.settings import Clock, Settings
@@ -51,6 +53,7 @@ class Minute:
 
 def exporter(url: str, control: str, hours: float, keep: str) -> None:
     """The child: an exporter whose clock asks the parent to move on; a line of JSON a simulated minute."""
+    gc.set_threshold(*GARBAGE)
     passed = 0.0
     start = 1_790_000_000.0
     process = psutil.Process()

@@ -106,6 +106,24 @@ def test_a_target_that_is_not_there_at_first_is_read_when_it_comes() -> None:
     assert told[0].endswith("refused the connection")
 
 
+def test_after_an_outage_the_version_is_asked_again(server: "Server", page: bytes) -> None:
+    server.serve_in_turn("/metrics", [(200, page), (200, page), (503, b""), (503, b""), (200, page)])
+    server.serve_in_turn("/version", [(200, b'{"version": "0.31.0"}'), (200, b'{"version": "0.32.0"}')])
+    passed = 0.0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal passed
+        passed += seconds
+        return passed > 120
+
+    exporter = Exporter([server.url], Settings(), Clock(lambda: 1e9 + passed, lambda: passed, sleep))
+    exporter.run()
+
+    assert exporter.state.answers[0].version == "0.32.0"
+    assert sum(path == "/version" for path, _ in server.requests) == 2
+    assert exporter.state.targets[0].failures == 2
+
+
 def test_one_that_fails_does_not_end_the_others() -> None:
     with Stage(busy(1)) as stage:
         exporter = Exporter([stage.url, "http://127.0.0.1:1"], Settings(), stage.clock(300.0))

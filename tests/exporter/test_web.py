@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import os
 import socket
 import ssl
 import threading
@@ -199,6 +200,22 @@ def test_tls_with_the_certificate_of_the_file_and_a_client_that_is_slow_holds_up
         trust.minimum_version = trust.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(urllib.error.URLError):
             get(f"https://127.0.0.1:{port}/-/healthy", tls=trust)
+
+
+def test_a_certificate_that_was_renewed_is_used_and_one_that_is_broken_is_not(tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_bytes(PEM.read_bytes())
+    config = read_web_config(
+        written(tmp_path, "tls_server_config: {cert_file: server.pem, key_file: server.pem}")
+    )
+    assert config.tls is not None
+    first = config.tls.context
+    assert config.tls.context is first
+    os.utime(pem, ns=(1, 1))
+    second = config.tls.context
+    assert second is not first
+    pem.write_text("half a certifi")
+    assert config.tls.context is second
 
 
 def test_a_client_certificate_where_one_is_asked_for(tmp_path: Path) -> None:

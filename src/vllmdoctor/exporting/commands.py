@@ -14,6 +14,9 @@ from vllmdoctor.exporting.web import Web
 from vllmdoctor.exporting.webconfig import WebConfig
 from vllmdoctor.model import Verdict
 
+GARBAGE = (10_000, 10, 10)
+"""How often cycles are looked for; the command line hardly ever does, for a run that is short."""
+
 _STUCK_ROUNDS = 5  # a loop that has not been round for so many diagnoses is not healthy
 _END_S = 1.0
 
@@ -27,7 +30,7 @@ def serve(
     tell: Callable[[str], object],
 ) -> None:
     """Watch and serve until `over` is set. UsageError for what cannot begin."""
-    gc.set_threshold(10_000, 10, 10)  # the command line collects hardly ever, for a run that is short
+    gc.set_threshold(*GARBAGE)
     clock = Clock(sleep=over.wait)
     exporter = Exporter(targets, settings, clock, tell)
     failure: list[BaseException] = []

@@ -193,7 +193,8 @@ def _engine(answer: EngineReport) -> str:
 
 def _opened(targets: Sequence[str]) -> list[tuple[str, Source]]:
     """The targets with their sources; UsageError where they cannot be read again and again."""
-    opened = [(target, open_source(target)) for target in dict.fromkeys(targets)]
+    once = {without_login(target): target for target in targets}
+    opened = [(target, open_source(target)) for target in once.values()]
     for target, source in opened:
         if not source.live and not target.startswith(_PROMETHEUS):
             raise UsageError(

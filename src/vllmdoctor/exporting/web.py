@@ -122,7 +122,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         if self.config.tls is None:
             super().finish_request(request, client_address)
             return
-        with self.config.tls.wrap_socket(request, server_side=True) as secured:
+        with self.config.tls.context.wrap_socket(request, server_side=True) as secured:
             super().finish_request(secured, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

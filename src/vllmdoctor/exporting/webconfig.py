@@ -4,11 +4,13 @@
     basic_auth_users: {USER: BCRYPT HASH}
 
 A key that is not known here is an error: a promise of safety that is not kept is worse than none.
-Paths are relative to the file. The file is read once, at the start.
+Paths are relative to the file. The file is read once, at the start; the certificates again when they change.
 """
 
+import contextlib
 import ssl
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +30,51 @@ _CLIENTS = {
 }
 
 
+class Tls:
+    """A certificate with its key, and who may come; read again when its files have changed."""
+
+    def __init__(self, origin: Path, files: Mapping[str, Path], make: Callable[[], ssl.SSLContext]) -> None:
+        self._origin, self._files, self._make = origin, files, make
+        self._lock = threading.Lock()
+        self._changed = self._times()
+        self._context = self._read()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For a new connection. New files that cannot be used are not: the old ones stay."""
+        with self._lock:
+            changed = self._times()
+            if changed != self._changed:
+                with contextlib.suppress(UsageError):
+                    self._context, self._changed = self._read(), changed
+            return self._context
+
+    def _times(self) -> list[int]:
+        return [path.stat().st_mtime_ns if path.exists() else 0 for path in self._files.values()]
+
+    def _read(self) -> ssl.SSLContext:
+        context = self._make()
+        try:
+            context.load_cert_chain(self._files["cert_file"], self._files["key_file"], password=_no_password)
+            if "client_ca_file" in self._files:
+                context.load_verify_locations(self._files["client_ca_file"])
+        except FileNotFoundError:
+            missing = next((path for path in self._files.values() if not path.exists()), self._origin)
+            raise UsageError(f"{self._origin} names {missing}, which is not there") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", None) or error
+            raise UsageError(
+                f"{self._origin}: certificate and key cannot be used: {why}",
+                hint="both in PEM form, of one pair, the key without a passphrase",
+            ) from None
+        return context
+
+
 @dataclass(frozen=True, slots=True)
 class WebConfig:
     """How the page is guarded; without either it is plain and open."""
 
-    tls: ssl.SSLContext | None = None
+    tls: Tls | None = None
     users: "Users | None" = field(default=None, repr=False)
 
 
@@ -48,39 +90,31 @@ def read_web_config(path: Path) -> WebConfig:
     _known(top, ("tls_server_config", "basic_auth_users"), path)
     tls = _mapping(top.get("tls_server_config") or {}, "tls_server_config", path)
     users = _mapping(top.get("basic_auth_users") or {}, "basic_auth_users", path)
-    return WebConfig(_context(tls, path) if tls else None, _users(users, path) if users else None)
+    return WebConfig(_tls(tls, path) if tls else None, _users(users, path) if users else None)
 
 
-def _context(given: Mapping[str, Any], path: Path) -> ssl.SSLContext:
+def _tls(given: Mapping[str, Any], path: Path) -> Tls:
     _known(given, _TLS, path)
-    place = {key: path.parent / str(given[key]) for key in _TLS if key.endswith("_file") and given.get(key)}
-    if not {"cert_file", "key_file"} <= place.keys():
+    files = {key: path.parent / str(given[key]) for key in _TLS if key.endswith("_file") and given.get(key)}
+    if not {"cert_file", "key_file"} <= files.keys():
         raise UsageError(f"{path}: tls_server_config needs cert_file and key_file")
     clients = str(given.get("client_auth_type") or "NoClientCert")
     if clients not in _CLIENTS:
         raise UnknownName("client_auth_type", clients, _CLIENTS)
-    if (_CLIENTS[clients] is not ssl.CERT_NONE) != ("client_ca_file" in place):
+    if (_CLIENTS[clients] is not ssl.CERT_NONE) != ("client_ca_file" in files):
         raise UsageError(
             f"{path}: client_ca_file and client_auth_type go together",
             hint="client_auth_type: RequireAndVerifyClientCert",
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _version(given, "min_version", "TLS12")
-    context.maximum_version = _version(given, "max_version", "TLS13")
-    try:
-        context.load_cert_chain(place["cert_file"], place["key_file"], password=_no_password)
-        if "client_ca_file" in place:
-            context.load_verify_locations(place["client_ca_file"])
-            context.verify_mode = _CLIENTS[clients]
-    except FileNotFoundError:
-        missing = next((p for p in place.values() if not p.exists()), path)
-        raise UsageError(f"{path} names {missing}, which is not there") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{path}: certificate and key cannot be used: {getattr(error, 'reason', None) or error}",
-            hint="both in PEM form, of one pair, the key without a passphrase",
-        ) from None
-    return context
+    least, most = _version(given, "min_version", "TLS12"), _version(given, "max_version", "TLS13")
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version, context.maximum_version = least, most
+        context.verify_mode = _CLIENTS[clients]
+        return context
+
+    return Tls(path, files, make)
 
 
 def _users(given: Mapping[str, Any], path: Path) -> "Users":
