@@ -3,8 +3,8 @@
 Ten hours of a simulated server, which is restarted twice and gone for ten minutes each time, are watched
 as `vllmdoctor export` would. The hours are simulated, the rest is real: sockets, scrapes, diagnoses, the
 page. The exporter is a process of its own, whose resident memory is read at every simulated minute; the
-server is another. It keeps two hours, so that the history is full for most of the time; `--keep 8h` is
-the default of the command.
+server is another. It keeps two hours, so that the history is full for most of the time; the command's
+default takes longer: `--hours 14 --keep 10h`.
 """
 
 import argparse

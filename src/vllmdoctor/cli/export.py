@@ -35,7 +35,7 @@ def export(
         typer.Option(
             "--keep", help="how much history is judged, and kept of live servers", metavar="DURATION"
         ),
-    ] = "8h",
+    ] = "10h",
     web_config: Annotated[
         str,
         typer.Option(

@@ -21,7 +21,7 @@ class Settings:
 
     every_s: float = 15.0
     diagnose_every_s: float = 60.0
-    keep_s: float = 8 * 3600.0
+    keep_s: float = 10 * 3600.0
     prometheus: History = field(default_factory=History)
     vllm_version: str = ""
     most_engines: int = MOST_ENGINES
