@@ -33,7 +33,7 @@ from vllmdoctor.units import parse_duration
 
 SCENARIO, SEED = "overload-kv-step", 1
 HOURS = 10.0
-OUTAGES = ((3 * 3600.0, 3 * 3600.0 + 600), (6 * 3600.0, 6 * 3600.0 + 600))
+OUTAGES = ((3600.0, 4200.0), (6 * 3600.0, 6 * 3600.0 + 600))  # what the first one loads is no growth
 GROWTH, CORE_SHARE = 0.05, 0.02
 
 

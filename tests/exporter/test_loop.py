@@ -124,6 +124,25 @@ def test_after_an_outage_the_version_is_asked_again(server: "Server", page: byte
     assert exporter.state.targets[0].failures == 2
 
 
+def test_a_model_that_is_not_served_any_more_has_no_answer(server: "Server", page: bytes) -> None:
+    other = page.replace(b'model_name="./mid"', b'model_name="./new"')
+    server.serve_in_turn("/metrics", [*[(200, page)] * 5, (200, other)])
+    passed = 0.0
+    said: list[list[str]] = []
+
+    def sleep(seconds: float) -> bool:
+        nonlocal passed
+        said.append([answer.model for answer in exporter.state.answers])
+        passed += seconds
+        return passed > 120
+
+    exporter = Exporter([server.url], Settings(), Clock(lambda: 1e9 + passed, lambda: passed, sleep))
+    exporter.run()
+
+    assert said[-2] == ["./mid"]
+    assert [answer.model for answer in exporter.state.answers] == ["./new"]
+
+
 def test_one_that_fails_does_not_end_the_others() -> None:
     with Stage(busy(1)) as stage:
         exporter = Exporter([stage.url, "http://127.0.0.1:1"], Settings(), stage.clock(300.0))

@@ -4,6 +4,7 @@ settings   what a person chose
 history    the last hours of live targets, in a memory that does not grow
 reader     one live target on a thread of its own
 stores     the targets that keep history themselves
+presence   which engines are there now
 troubles   what goes wrong, counted and told once
 loop       the schedule: read, diagnose, publish
 state      what is published, and for how long it holds

@@ -8,6 +8,7 @@ from dataclasses import replace
 from vllmdoctor.diagnosis import diagnose
 from vllmdoctor.errors import NotEnoughData, UsageError
 from vllmdoctor.exporting.history import History
+from vllmdoctor.exporting.presence import Engine, engine_of, engines_there
 from vllmdoctor.exporting.reader import Reader
 from vllmdoctor.exporting.settings import FRESH_ROUNDS, Clock, Settings
 from vllmdoctor.exporting.state import State
@@ -20,6 +21,7 @@ from vllmdoctor.sources.strangers import is_vllm, not_vllm
 
 _PROMETHEUS = "prom+"
 _DIAGNOSIS = "diagnosis"
+_COARSE_S = 20.0  # at least so far apart are the samples of a Prometheus, as far as their age is concerned
 
 
 class Exporter:
@@ -43,6 +45,7 @@ class Exporter:
         self._stores = Stores(settings, self._clock, self._troubles)
         self._readers: list[Reader] = []
         self._answers: tuple[EngineReport, ...] = ()
+        self._stored: frozenset[str] = frozenset()  # the servers that a Prometheus has seen lately
         self._turned = self._clock.steady()
         self._state = State(errors=self._troubles.counts)
         for target, source in _opened(targets):
@@ -113,10 +116,10 @@ class Exporter:
         answers: tuple[EngineReport, ...] = ()
         worked = False
         try:
-            recording = self._recording(now)
+            recording, there = self._recording(now)
             report = diagnose(recording, vllm_version=self._settings.vllm_version)
-            most = self._settings.most_engines
-            answers, dropped = report.engines[:most], max(0, len(report.engines) - most)
+            found = tuple(answer for answer in report.engines if engine_of(answer) in there)
+            answers, dropped = found[: self._settings.most_engines], len(found[self._settings.most_engines :])
             worked = True
             self._troubles.mended(_DIAGNOSIS)
         except Exception as error:  # noqa: BLE001  tried again with the schedule, and counted
@@ -138,44 +141,45 @@ class Exporter:
 
     def _news(self, answers: Sequence[EngineReport]) -> None:
         """Tell what is said now and was not said before."""
-        before = {_engine(old): (old.verdict, old.primary, old.kind) for old in self._answers}
+        before = {engine_of(old): (old.verdict, old.primary, old.kind) for old in self._answers}
         for new in answers:
-            if before.get(_engine(new)) != (new.verdict, new.primary, new.kind):
+            if before.get(engine_of(new)) != (new.verdict, new.primary, new.kind):
                 cause = ", ".join(filter(None, (new.primary, new.kind)))
-                self._tell(f"{_engine(new)}: {new.verdict}" + (f" ({cause})" if cause != new.verdict else ""))
+                who = " ".join(filter(None, (new.instance, f"engine {new.engine}", new.model)))
+                self._tell(f"{who}: {new.verdict}" + (f" ({cause})" if cause != new.verdict else ""))
 
     def _check(self) -> None:
         """Raise what no trying again mends, as long as nothing has worked."""
         if self._troubles.misuse is not None and math.isnan(self._state.last_success):
             raise self._troubles.misuse
 
-    def _recording(self, now: float) -> Recording:
-        """All that is known: what was kept here, and what Prometheus has kept."""
+    def _recording(self, now: float) -> tuple[Recording, frozenset[Engine]]:
+        """All that is known, kept here or by a Prometheus, and which engines are there now."""
         gatherer = Gatherer()
         self._stores.pour(gatherer)
         self._history.pour(gatherer, now)
         recording = gatherer.recording()
-        self._stores.look(recording, now, frozenset(self._history.seen()))
-        if not self._fresh() and not self._stores.seen:
-            age = now - recording.end
-            why = f": the newest sample is {age:.0f} s old" if math.isfinite(age) else ""
-            raise NotEnoughData(f"no server was seen lately{why}")
         series = [series for columns in recording.columns.values() for series in columns]
         if series and not any(map(is_vllm, series)):
             raise not_vllm(series)
-        return recording
-
-    def _fresh(self) -> set[str]:
-        """The servers that were scraped within the last rounds, by the names that reports have for them."""
-        oldest = self._clock.now() - FRESH_ROUNDS * self._settings.every_s
-        return {server for server, at in self._history.seen().items() if at >= oldest}
+        scraped = self._history.seen()
+        live_s = FRESH_ROUNDS * self._settings.every_s
+        stored_s = max(live_s, FRESH_ROUNDS * max(_COARSE_S, recording.interval))
+        there = engines_there(recording, lambda instance: now - (live_s if instance in scraped else stored_s))
+        self._stored = frozenset(instance for instance, *_ in there) - scraped.keys()
+        if not there:
+            age = now - recording.end
+            why = f": the newest sample is {age:.0f} s old" if math.isfinite(age) else ""
+            raise NotEnoughData(f"no server was seen lately{why}")
+        return recording, there
 
     def _take(self, observation: Observation) -> None:
         self._history.add(observation, self._clock.now())
 
     def _publish(self) -> None:
         """Make known what is known; an engine whose server is not seen any more has no answer."""
-        fresh = self._fresh() | self._stores.seen
+        oldest = self._clock.now() - FRESH_ROUNDS * self._settings.every_s
+        fresh = {server for server, at in self._history.seen().items() if at >= oldest} | self._stored
         self._state = replace(
             self._state,
             targets=(*(reader.state for reader in self._readers), *self._stores.states),
@@ -185,10 +189,6 @@ class Exporter:
             samples=self._history.samples,
             series_dropped=self._history.dropped,
         )
-
-
-def _engine(answer: EngineReport) -> str:
-    return " ".join(filter(None, (answer.instance, f"engine {answer.engine}", answer.model)))
 
 
 def _opened(targets: Sequence[str]) -> list[tuple[str, Source]]:

@@ -37,7 +37,7 @@ class Settings:
         if self.keep_s < 2 * self.diagnose_every_s:
             raise UsageError(
                 "--keep must be at least twice --diagnose-every",
-                hint="a decline over hours needs hours: --keep 8h",
+                hint="a decline over hours needs hours: --keep 10h",
             )
 
 

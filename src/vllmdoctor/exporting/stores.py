@@ -2,26 +2,21 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from vllmdoctor.errors import SourceError
-from vllmdoctor.exporting.settings import FRESH_ROUNDS, Clock, Settings
+from vllmdoctor.exporting.settings import Clock, Settings
 from vllmdoctor.exporting.state import TargetState
 from vllmdoctor.exporting.troubles import Troubles
-from vllmdoctor.recording import Gatherer, Recording
+from vllmdoctor.recording import Gatherer
 from vllmdoctor.sources import Source, Window
-
-_COARSE_S = 20.0  # at least this far apart are the samples of a Prometheus, as far as their age is concerned
 
 
 class Stores:
-    """Every Prometheus among the targets, by the name it is shown with. `seen`: the servers there now."""
+    """Every Prometheus among the targets, by the name it is shown with."""
 
     def __init__(self, settings: Settings, clock: Clock, troubles: Troubles) -> None:
         self._settings, self._clock, self._troubles = settings, clock, troubles
         self._sources: dict[str, Source] = {}
         self._states: dict[str, TargetState] = {}
-        self.seen: frozenset[str] = frozenset()
 
     def add(self, name: str, source: Source) -> None:
         """One more."""
@@ -50,20 +45,3 @@ class Stores:
             except SourceError as error:
                 self._troubles.failed(name, error)
             self._states[name] = self._states[name].after(up, self._clock.now())
-
-    def look(self, recording: Recording, now: float, others: frozenset[str]) -> None:
-        """Find out who of a recording is there now, but for `others`, who are scraped."""
-        patience = FRESH_ROUNDS * max(_COARSE_S, self._settings.every_s, recording.interval)
-        self.seen = (last_seen(recording, now - patience) if self._sources else frozenset()) - others
-
-
-def last_seen(recording: Recording, oldest: float) -> frozenset[str]:
-    """The servers of a recording that showed anything since `oldest` (unix s)."""
-    return frozenset(
-        instance
-        for instance, columns in recording.columns.items()
-        if any(
-            bool(np.isfinite(column.values[np.searchsorted(column.times, oldest) :]).any())
-            for column in columns.values()
-        )
-    )
