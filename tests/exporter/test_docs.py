@@ -40,6 +40,44 @@ def test_the_alerts_are_rules_that_promtool_takes(tmp_path: Path) -> None:
         assert (done.returncode, "4 rules found" in done.stdout) == (0, True), done.stderr
 
 
+CASES = [
+    (
+        'vllmdoctor_finding{instance="a",cause="overload",kind="kv-bound",severity="critical"} '
+        'vllmdoctor_finding{instance="a",cause="overload",kind="",severity="critical"}',
+        ("1 1 1 1 1 1 _ _ _ _ _ _ _", "_ _ _ _ _ _ 1 1 1 1 1 1 1"),
+        "VllmServerSick",
+    ),
+    ('vllmdoctor_verdict{instance="a",verdict="unexplained"}', ("1x20",), "VllmServerSlowAndNobodyKnowsWhy"),
+    ('vllmdoctor_up{target="a"}', ("0x20",), "VllmDoctorCannotLook"),
+    ("vllmdoctor_diagnosis_last_success_timestamp_seconds", ("0x20",), "VllmDoctorCannotLook"),
+    ("vllmdoctor_diagnoses_total", ("0+1x20",), "VllmDoctorCannotLook"),
+    ("vllmdoctor_nothing", ("1x20",), "VllmDoctorAbsent"),
+]
+
+
+@pytest.mark.parametrize(("series", "values", "alert"), CASES)
+def test_each_alert_fires_when_it_should(
+    tmp_path: Path, series: str, values: tuple[str, ...], alert: str
+) -> None:
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(block("groups")))
+    given = [{"series": s, "values": v} for s, v in zip(series.split(), values, strict=True)]
+    fires = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)'
+    late = {"expr": fires, "eval_time": "20m" if "x20" in values[0] else "12m"}
+    case = {
+        "interval": "1m",
+        "input_series": given,
+        "promql_expr_test": [{**late, "exp_samples": [{"labels": "{}", "value": 1}]}],
+    }
+    (tmp_path / "test.yml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [case]})
+    )
+    for tool in tools():
+        done = subprocess.run(
+            [tool, "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_scrape_configuration_is_one_that_promtool_takes(tmp_path: Path) -> None:
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(block("scrape_configs")))
     for tool in tools():
