@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-HEAVY = {"pandas", "numpy", "httpx", "kubernetes", "pynvml", "prometheus_client", "prometheus_api_client"}
+HEAVY = {
+    "pandas",
+    "numpy",
+    "httpx",
+    "kubernetes",
+    "pynvml",
+    "prometheus_client",
+    "prometheus_api_client",
+    "bcrypt",
+}
 PROBE = """
 import json, sys
 from vllmdoctor.cli import main
@@ -33,6 +42,7 @@ def loaded(*arguments: str) -> tuple[int, set[str]]:
         ("--help",),
         ("diagnose", "--help"),
         ("record", "--help"),
+        ("export", "--help"),
         ("explain", "kv-fragmentation"),
         ("examples",),
     ],

@@ -12,6 +12,7 @@ import traceback
 
 from vllmdoctor.cli.app import app
 from vllmdoctor.cli.diagnose import diagnose
+from vllmdoctor.cli.export import export
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
@@ -29,6 +30,7 @@ COMMANDS = (
     lint,
     remedies,
     record,
+    export,
     convert,
     simulate,
     examples,
