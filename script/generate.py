@@ -16,6 +16,7 @@ from typing import Any
 
 from vllmdoctor import errors, symptoms, validation
 from vllmdoctor.case import Limit
+from vllmdoctor.exporting.families import FAMILIES
 from vllmdoctor.render.quantity import quantity
 from vllmdoctor.rules import all_rules, get
 from vllmdoctor.signals import SIGNALS, Signal
@@ -150,6 +151,14 @@ def signals(_: str) -> str:
     )
 
 
+def exported(_: str) -> str:
+    """Every metric that `vllmdoctor export` serves."""
+    return table(
+        ("metric", "labels", "says"),
+        ((f"`{f.name}`", ", ".join(f"`{label}`" for label in f.labels), f.told) for f in FAMILIES),
+    )
+
+
 def exit_codes(_: str) -> str:
     """Every error with its exit code, from the errors themselves."""
 
@@ -190,6 +199,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "console": console,
     "commands": commands,
     "exit-codes": exit_codes,
+    "exported": exported,
     "layers": layers,
     "limits": limits,
     "opening": opening,

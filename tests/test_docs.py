@@ -119,7 +119,18 @@ def test_every_rule_is_in_the_readme_and_among_the_thresholds(slug: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["quickstart", "plan", "cli", "exit-codes", "recording", "signals", "thresholds", "architecture"]
+    "name",
+    [
+        "quickstart",
+        "plan",
+        "cli",
+        "exit-codes",
+        "exporter",
+        "recording",
+        "signals",
+        "thresholds",
+        "architecture",
+    ],
 )
 def test_the_readme_leads_to_every_page(name: str) -> None:
     assert f"docs/{name}.md" in (ROOT / "README.md").read_text(encoding="utf-8")

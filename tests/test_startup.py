@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"pandas", "numpy", "httpx", "kubernetes", "pynvml", "prometheus_client", "prometheus_api_client"}
+HEAVY = {
+    "pandas",
+    "numpy",
+    "httpx",
+    "kubernetes",
+    "pynvml",
+    "prometheus_client",
+    "prometheus_api_client",
+    "bcrypt",
+}
 PROBE = """
 import json, sys
 from vllmdoctor.cli import main
@@ -36,6 +45,7 @@ def loaded(*arguments: str) -> tuple[int, set[str]]:
         ("record", "--help"),
         ("probe", "--help"),
         ("validate", "--help"),
+        ("export", "--help"),
         ("explain", "kv-fragmentation"),
         ("examples",),
     ],

@@ -71,8 +71,11 @@ def serve(name: str, port: int, *, seed: int, speed: float) -> ThreadingHTTPServ
     scenario = scenario_of(name)
     if not speed > 0:
         raise UsageError("the speed must be above 0", hint="60 plays an hour in a minute")
-    playback = Playback(simulate(scenario, seed=seed), speed)
-    version = ".".join(map(str, scenario.setup(seed).era.version))
+    return play(Playback(simulate(scenario, seed=seed), speed), scenario.setup(seed).era.text, port)
+
+
+def play(playback: Playback, version: str, port: int) -> ThreadingHTTPServer:
+    """A server on the loopback address that shows a playback as a vLLM of this version would."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -134,7 +134,7 @@ class Gatherer:
         pieces = {instance: {s: list(p) for s, p in of.items()} for instance, of in self._pieces.items()}
         for target, scrapes in self._scrapes.items():
             for key, piece in scrapes.pieces():
-                instance, series = _route(key, target)
+                instance, series = route(key, target)
                 pieces.setdefault(instance, {}).setdefault(series, []).append(piece)
         columns: dict[str, dict[str, Column]] = {}
         gaps = dict(self._gaps)
@@ -147,7 +147,7 @@ class Gatherer:
         return Recording(columns, tuple(self._facts), tuple(events), tuple(gaps))
 
     def _add_samples(self, samples: Samples) -> None:
-        instance, series = _route(samples.series, samples.instance)
+        instance, series = route(samples.series, samples.instance)
         size = min(len(samples.times), len(samples.values))
         piece = Piece(_as_array(samples.times)[:size], _as_array(samples.values)[:size])
         self._pieces.setdefault(instance, {}).setdefault(series, []).append(piece)
@@ -197,7 +197,7 @@ class _Scrapes:
 
 
 @lru_cache(maxsize=1 << 15)
-def _route(series: str, instance: str) -> tuple[str, str]:
+def route(series: str, instance: str) -> tuple[str, str]:
     """The instance a series belongs to (its own `instance` or `pod` label decides) and its one spelling."""
     _, labels = split_series(series)
     return labels.get("instance") or labels.get("pod") or instance, canonical(series)

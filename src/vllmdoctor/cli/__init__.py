@@ -12,6 +12,7 @@ import traceback
 
 from vllmdoctor.cli.app import app
 from vllmdoctor.cli.diagnose import diagnose
+from vllmdoctor.cli.export import export
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
@@ -22,6 +23,8 @@ from vllmdoctor.cli.terminal import color, encoding
 from vllmdoctor.cli.validate import validate
 from vllmdoctor.errors import EXIT_DONE, EXIT_MISUSED, VllmDoctorError
 
+__all__ = ["app", "main"]
+
 # in the order of --help
 COMMANDS = (
     diagnose,
@@ -29,6 +32,7 @@ COMMANDS = (
     lint,
     remedies,
     record,
+    export,
     convert,
     probe,
     validate,
