@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vllmdoctor import errors, symptoms
+from vllmdoctor import errors, symptoms, validation
 from vllmdoctor.case import Limit
 from vllmdoctor.exporting.families import FAMILIES
 from vllmdoctor.render.quantity import quantity
@@ -126,7 +126,7 @@ def rules(argument: str) -> str:
 def limits(_: str) -> str:
     """Every limit of every rule, and those of the symptoms."""
     slow = {k.lower().removesuffix("_s"): v for k, v in vars(symptoms).items() if isinstance(v, Limit)}
-    parts = ["### Is it slow?", _limits(slow)]
+    parts = ["### Is it slow?", _limits(slow), "### Did the fix hold?", _limits(validation.LIMITS)]
     for one in all_rules():
         if one.limits:
             parts += [f"### {one.slug}", _limits(one.limits)]

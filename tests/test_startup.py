@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,8 @@ def loaded(*arguments: str) -> tuple[int, set[str]]:
         ("--help",),
         ("diagnose", "--help"),
         ("record", "--help"),
+        ("probe", "--help"),
+        ("validate", "--help"),
         ("export", "--help"),
         ("explain", "kv-fragmentation"),
         ("examples",),
@@ -58,3 +61,12 @@ def test_a_missing_file_is_said_before_anything_heavy_is_loaded() -> None:
 
     assert code in (2, 3)
     assert modules & {"pandas", "httpx"} == set()
+
+
+def test_a_missing_file_of_requests_is_said_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    code, modules = loaded(
+        "probe", "localhost:1", "--requests", "no.jsonl", "--concurrency", "1", "-o", str(tmp_path / "x.rec")
+    )
+
+    assert code == 2
+    assert modules & HEAVY == set()

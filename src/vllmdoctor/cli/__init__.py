@@ -16,9 +16,11 @@ from vllmdoctor.cli.export import export
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
+from vllmdoctor.cli.probe import probe
 from vllmdoctor.cli.record import convert, record
 from vllmdoctor.cli.simulate import simulate
 from vllmdoctor.cli.terminal import color, encoding
+from vllmdoctor.cli.validate import validate
 from vllmdoctor.errors import EXIT_DONE, EXIT_MISUSED, VllmDoctorError
 
 __all__ = ["app", "main"]
@@ -32,6 +34,8 @@ COMMANDS = (
     record,
     export,
     convert,
+    probe,
+    validate,
     simulate,
     examples,
     explain,

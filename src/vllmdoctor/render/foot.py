@@ -13,14 +13,14 @@ from vllmdoctor.render.words import cause_of, coverage, plural
 _MOST = 8
 
 
-def gaps(report: Report, look: Look) -> list[RenderableType]:
+def gaps(found: Sequence[Gap], look: Look) -> list[RenderableType]:
     """What could not be read or judged, why, and what to do about it."""
-    if not report.gaps:
+    if not found:
         return []
-    shown = report.gaps if look.verbose else report.gaps[:_MOST]
+    shown = found if look.verbose else found[:_MOST]
     parts = [heading("WHAT COULD NOT BE SEEN")]
     parts += [indent(_bullet("?", _gap(g))) for g in shown]
-    return parts + _more(len(report.gaps) - len(shown), "gap")
+    return parts + _more(len(found) - len(shown), "gap")
 
 
 def notes(report: Report, look: Look) -> list[RenderableType]:

@@ -14,7 +14,7 @@ def pages(report: Report, look: Look) -> list[RenderableType]:
     parts: list[RenderableType] = [head.headline(report), head.looked_at(report)]
     if report.verdict is Verdict.BLIND:
         # What is missing is the finding here.
-        parts += foot.gaps(report, look)
+        parts += foot.gaps(report.gaps, look)
     if len(report.engines) > 1:
         parts += [heading("ENGINES", "worst first"), head.engines(report, verbose=look.verbose)]
     for engine in report.engines[:1]:
@@ -26,7 +26,7 @@ def pages(report: Report, look: Look) -> list[RenderableType]:
             parts += _engine(engine, report, look, brief=False)
         parts += foot.settings(report)
     if report.verdict is not Verdict.BLIND:
-        parts += foot.gaps(report, look)
+        parts += foot.gaps(report.gaps, look)
     parts += foot.notes(report, look)
     return parts + foot.footer(report, look)
 

@@ -1,24 +1,30 @@
 """The door to HTTP: GET with limits on time, size and redirects. The only module that knows httpx."""
 
 import os
-import ssl
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import TracebackType
-from urllib.parse import urlencode, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import httpx
 
-from vllmdoctor.errors import NotVllm, SourceError, Unauthorized, Unreachable, UsageError
+from vllmdoctor.errors import NotVllm, Unauthorized, Unreachable, UsageError
 from vllmdoctor.sources import without_login
+from vllmdoctor.sources.http_words import not_connected, short
+from vllmdoctor.sources.login import TOKEN, Login, sendable, trust
+from vllmdoctor.sources.stamps import arrived, left, stamp
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 CONNECT_S = 5.0
 READ_S = 10.0
 WHOLE_S = 30.0
 MOST_BYTES = 64 * 2**20
-TOKEN = "VLLMDOCTOR_TOKEN"  # noqa: S105  the variable's name, not a token
 
 # vLLM closes a connection that is idle for 5 s; one that is older than this is not used again, so
 # that no scrape meets that moment.
@@ -47,24 +53,35 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """What a server wants to see: headers, a user with a password, a client certificate. Never shown."""
+class Stream:
+    """An answer that comes in while it is made: `pieces` with the time of their arrival may raise a
+    SourceError. `sent` is when its request had been written. Times are `time.perf_counter` seconds."""
 
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    user: tuple[str, str] | None = field(default=None, repr=False)
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    status: int
+    kind: str
+    pieces: Iterator[tuple[float, bytes]]
+    sent: float
+    retry_after: str
 
 
 class BrokeOff(Unreachable):
     """The connection ended in the middle of an answer."""
 
 
+class TimedOut(Unreachable):
+    """Connected, and then nothing came for too long."""
+
+
+class TooLarge(NotVllm):
+    """More came than any answer of vLLM's holds."""
+
+
 class Http:
     """A client whose connection serves several scrapes, where they follow each other closely.
 
     `login` is for servers that are no vLLM; without one, only a token from the environment is sent.
+    `read_s` is how long nothing may come. `beside` is a client whose certificates serve this one too:
+    to read them takes 50 ms.
     """
 
     def __init__(
@@ -73,24 +90,27 @@ class Http:
         *,
         login: Login | None = None,
         read_s: float = READ_S,
+        beside: "Http | None" = None,
     ) -> None:
         token = os.environ.get(TOKEN, "") if login is None else ""
         self._read_s = read_s
+        self._wire: socket.socket | None = None
         headers = {"Accept": _ACCEPT, "User-Agent": "vllmdoctor"}
         self._has_token = bool(token)
         if token:
             headers["Authorization"] = f"Bearer {token}"
         headers |= login.headers if login else {}
-        if not all(_sendable(text) for pair in headers.items() for text in pair):
+        if not all(sendable(text) for pair in headers.items() for text in pair):
             what = TOKEN if login is None else "a token, a tenant or a header that was set"
             raise UsageError(f"{what} holds what a header cannot carry")
+        self.trusted: SSLContext = beside.trusted if beside else _trusted(login)
         self._client = httpx.Client(
             headers=headers,
             auth=login.user if login else None,
             timeout=httpx.Timeout(read_s, connect=min(CONNECT_S, read_s)),
             limits=httpx.Limits(keepalive_expiry=_IDLE_S),
             transport=transport,
-            verify=_trust(login) if login else True,
+            verify=self.trusted,
         )
 
     def __enter__(self) -> "Http":
@@ -99,6 +119,10 @@ class Http:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
         self._client.close()
 
     def get(self, url: str) -> Answer:
@@ -141,6 +165,51 @@ class Http:
         raise NotVllm(f"{shown} redirects more than {_MOST_REDIRECTS} times")
 
     @contextmanager
+    def post(self, url: str, body: bytes) -> Iterator[Stream]:
+        """POST JSON to `url` and read the answer as it comes, whatever its status, also a redirect.
+
+        No two pieces may lie further apart than the client's `read_s`. SourceError as for `get`, and
+        TimedOut, BrokeOff or TooLarge also while the pieces are read.
+        """
+        shown = without_login(url)
+        sent = time.perf_counter()
+
+        def watch(event: str, info: Mapping[str, Any]) -> None:
+            nonlocal sent
+            if event == "http11.send_request_body.started":
+                sent = time.perf_counter()
+            elif event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                self._wire = info["return_value"].get_extra_info("socket")
+                stamp(self._wire)
+
+        # packed, an answer would come in lumps
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+        }
+        with (
+            self._told(shown),
+            self._client.stream(
+                "POST", url, content=body, headers=headers, extensions={"trace": watch}
+            ) as response,
+        ):
+            told = response.headers
+            yield Stream(
+                status=response.status_code,
+                kind=told.get("content-type", ""),
+                pieces=_bounded(response, self._wire, shown),
+                sent=left(self._wire) or sent,
+                retry_after=told.get("retry-after", ""),
+            )
+
+    def abort(self) -> None:
+        """End what another thread reads from this client; it meets a BrokeOff."""
+        if self._wire is not None:
+            with suppress(OSError):
+                self._wire.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
     def _told(self, shown: str) -> Iterator[None]:
         """What fails in the connection, in words."""
         try:
@@ -151,16 +220,17 @@ class Http:
             hint = "is it the right host, and does a firewall let you through?"
             if step == "answer":
                 hint = "the server is too busy to answer, or something else listens there"
-            raise Unreachable(f"{shown} did not {step} within {limit:g} s", hint=hint) from None
+            kind = Unreachable if step == "connect" else TimedOut
+            raise kind(f"{shown} did not {step} within {limit:g} s", hint=hint) from None
         except httpx.ConnectError as error:
-            raise _not_connected(shown, str(error)) from None
+            raise not_connected(shown, str(error)) from None
         except httpx.DecodingError:
             raise NotVllm(f"{shown} answered with data that cannot be unpacked") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
             raise UsageError(f"{shown!r} is not a URL that can be read") from None
         except httpx.TransportError as error:
             hint = "does it speak HTTP there (or HTTPS)?"
-            raise BrokeOff(f"{shown} broke off: {_short(str(error))}", hint=hint) from None
+            raise BrokeOff(f"{shown} broke off: {short(str(error))}", hint=hint) from None
 
     def _answer(self, response: httpx.Response, shown: str) -> Answer:
         status = response.status_code
@@ -188,13 +258,27 @@ def _body(response: httpx.Response, shown: str) -> str:
     for piece in response.iter_bytes():
         body += piece
         if len(body) > MOST_BYTES:
-            raise NotVllm(
-                f"{shown} answered with more than {MOST_BYTES // 2**20} MiB",
-                hint="a vLLM page has less than 1 MiB; is it the right address?",
-            )
+            raise _too_large(shown, "a vLLM page has less than 1 MiB; is it the right address?")
         if time.monotonic() - started > WHOLE_S:
             raise Unreachable(f"{shown} took more than {WHOLE_S:g} s to answer")
     return body.decode("utf-8", "replace")
+
+
+def _trusted(login: Login | None) -> "SSLContext":
+    return trust(login) or httpx.create_ssl_context()
+
+
+def _bounded(response: httpx.Response, wire: object, shown: str) -> Iterator[tuple[float, bytes]]:
+    size = 0
+    for piece in response.iter_bytes():
+        yield arrived(wire), piece
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise _too_large(shown, "ask for shorter answers (max_tokens)")
+
+
+def _too_large(shown: str, hint: str) -> TooLarge:
+    return TooLarge(f"{shown} answered with more than {MOST_BYTES // 2**20} MiB", hint=hint)
 
 
 def _in_time(response: httpx.Response, shown: str, whole_s: float) -> Iterator[bytes]:
@@ -205,25 +289,6 @@ def _in_time(response: httpx.Response, shown: str, whole_s: float) -> Iterator[b
             raise Unreachable(f"{shown} took more than {whole_s:g} s to answer")
 
 
-def _sendable(text: str) -> bool:
-    """Whether a header can carry it; what cannot would stand in an error, and it may be a secret."""
-    return text.isascii() and text.isprintable()
-
-
-def _trust(login: Login) -> ssl.SSLContext | bool:
-    """The certificates to trust and to show; UsageError where a file is none."""
-    if not (login.ca_file or login.cert_file):
-        return True
-    try:
-        context = ssl.create_default_context(cafile=login.ca_file or None)
-        if login.cert_file:
-            context.load_cert_chain(login.cert_file, login.key_file or None, password="")
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
-        names = ", ".join(n for n in (login.ca_file, login.cert_file, login.key_file) if n)
-        raise UsageError(f"cannot use the certificates in {names}: {_short(str(error))}") from None
-    return context
-
-
 def _redirected(response: httpx.Response, shown: str) -> str:
     target = response.url.join(response.headers["location"])
     if target.host != response.url.host or target.scheme not in ("http", "https"):
@@ -232,24 +297,3 @@ def _redirected(response: httpx.Response, shown: str) -> str:
             hint="give that address itself if you trust it; a login page may stand in between",
         )
     return str(target)
-
-
-def _not_connected(shown: str, error: str) -> SourceError:
-    text = error.lower()
-    if "ssl" in text or "certificate" in text or "tls" in text:
-        hint = "name the CA's file in the environment variable SSL_CERT_FILE"
-        if "wrong version number" in text or "record layer" in text:
-            hint = "does it speak plain HTTP there? try http://"
-        return Unreachable(f"{shown}: TLS failed: {_short(error)}", hint=hint)
-    if "refused" in text:
-        hint = "is the server running, and is this its port?"
-        return Unreachable(f"{shown} refused the connection", hint=hint)
-    if "name" in text or "nodename" in text or "getaddrinfo" in text:
-        return Unreachable(f"no host named {urlsplit(shown).hostname!r}", hint="is the name spelled right?")
-    return Unreachable(f"{shown} cannot be reached: {_short(error)}")
-
-
-def _short(error: str) -> str:
-    """An error's text without the numbers that tell only developers something."""
-    text = error.rpartition("] ")[2] if error.startswith("[") else error
-    return text.partition(" (_ssl.c")[0].strip() or "no reason given"

@@ -23,6 +23,7 @@ _KNOWN = (
     ("nv_", "Triton"),
     ("llamacpp:", "llama.cpp"),
     ("litellm_", "LiteLLM"),
+    ("probe:", "what a probe measured"),
     ("ray_", "Ray"),
 )
 _SHOWN = 3

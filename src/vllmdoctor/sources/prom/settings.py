@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from vllmdoctor.errors import UsageError
-from vllmdoctor.sources.http import TOKEN, Login
+from vllmdoctor.sources.login import TOKEN, Login
 from vllmdoctor.units import parse_duration
 
 PREFIX = "VLLMDOCTOR_PROM_"
