@@ -12,6 +12,7 @@ import traceback
 
 from vllmdoctor.cli.app import app
 from vllmdoctor.cli.diagnose import diagnose
+from vllmdoctor.cli.gate import gate
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
@@ -24,6 +25,7 @@ from vllmdoctor.errors import EXIT_DONE, EXIT_MISUSED, VllmDoctorError
 COMMANDS = (
     diagnose,
     plan,
+    gate,
     lint,
     remedies,
     record,

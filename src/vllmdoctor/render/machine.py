@@ -56,14 +56,15 @@ def render(
     rest = [f.name for f in dataclasses.fields(report) if f.name not in _FIRST]
     document = {
         "schema": SCHEMA,
-        **{name: _plain(getattr(report, name)) for name in _FIRST},
-        "worst": _plain(report.worst),
-        **{name: _plain(getattr(report, name)) for name in rest},
+        **{name: plain(getattr(report, name)) for name in _FIRST},
+        "worst": plain(report.worst),
+        **{name: plain(getattr(report, name)) for name in rest},
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A noun of a model as JSON has it: dataclasses as objects, NaN and infinity as null."""
     match value:
         case StrEnum():
             return value.value
@@ -76,21 +77,21 @@ def _plain(value: object) -> object:
         case int():
             return int(value)
         case Mapping():
-            return {str(k): _plain(v) for k, v in sorted(value.items())}
+            return {str(k): plain(v) for k, v in sorted(value.items())}
         case Sequence():
-            return [_plain(v) for v in value]
+            return [plain(v) for v in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _record(value)
-    raise TypeError(f"a report holds no {type(value).__name__}")
+    raise TypeError(f"a model holds no {type(value).__name__}")
 
 
 def _record(value: "DataclassInstance") -> dict[str, object]:
-    record = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    record = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     match value:
         case Evidence():
             record["met"] = value.met
         case EngineReport():
-            record["facts"] = [_plain(f) for f in sorted(value.facts, key=_fact_order)]
+            record["facts"] = [plain(f) for f in sorted(value.facts, key=_fact_order)]
     return record
 
 
