@@ -1,4 +1,4 @@
-"""A baseline on disk: a recording that also says what it is a baseline of, and when and by what it was written."""
+"""A baseline on disk: a recording that also says of what it is one, and when and by what it was written."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ _ORIGIN = "gate --update-baseline"
 
 
 def about(recording: Recording) -> Mapping[str, str]:
-    """What a recording says of itself as a baseline; empty for another. UsageError for a schema that is not known."""
+    """What a recording says of itself as a baseline; empty for another. UsageError for an unknown schema."""
     found = {f.key.removeprefix(PREFIX): str(f.value) for f in recording.facts if f.key.startswith(PREFIX)}
     schema = found.pop("schema", "")
     if not schema:
@@ -50,7 +50,7 @@ def as_baseline(recordings: Sequence[Recording], target: str, written: str) -> R
             columns[instance if number == 1 else f"{instance}/{number}"] = of
     first = recordings[0]
     facts = tuple(f for f in first.facts if not f.key.startswith(PREFIX))
-    told = {
+    told: dict[str, str | int] = {
         "schema": SCHEMA,
         "vllmdoctor": __version__,
         "written": written,
@@ -63,7 +63,7 @@ def as_baseline(recordings: Sequence[Recording], target: str, written: str) -> R
 
 
 def check_replaceable(path: Path) -> None:
-    """Before any work: UsageError without the folder, FileExists where the file is there and is no baseline."""
+    """Before any work: UsageError without the folder, FileExists where there is a file and no baseline."""
     if not path.absolute().parent.is_dir():
         raise UsageError(f"no folder {path.parent} to write {path.name} into")
     if path.exists() and not _is_baseline(path):

@@ -13,7 +13,7 @@ from typing import Literal
 class Judgement(StrEnum):
     """How one measure, or the whole gate, ended."""
 
-    PASS = "pass"  # certainly not worse than the tolerance
+    PASS = "pass"  # noqa: S105 - certainly not worse than the tolerance
     IMPROVED = "improved"  # certainly better than the baseline
     REGRESSED = "regressed"  # certainly worse than the tolerance
     INCONCLUSIVE = "inconclusive"  # the data cannot tell
@@ -21,11 +21,11 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One question of the gate. Values are SI; `ratio`, its interval and `tolerance` are candidate / baseline.
+    """One question of the gate. Values are SI; `ratio`, `low`, `high` and `tolerance` are quotients.
 
-    `better` says which way is better. `detectable` is the smallest worsening (as a ratio) that data with this
-    spread would have shown nine times in ten; NaN where it cannot be known. `buckets` are the histogram buckets in
-    which the two values lie. `blocks` are the pieces of time or the runs that each side's spread comes from.
+    `detectable` is the smallest worsening (as a ratio) that data with this spread would have shown nine times
+    in ten; NaN where it cannot be known. `buckets` are the histogram buckets in which the two values lie.
+    `blocks` are the pieces of time or the runs that each side's spread comes from.
     `basis` says how the two were made comparable, `why` why it ended so. One that does not `weigh` is shown
     and does not hold up the gate. `share`: the values are shares, and differences are told in points.
     """

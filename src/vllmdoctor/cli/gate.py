@@ -12,8 +12,11 @@ from vllmdoctor.cli.terminal import look, say, write_report
 from vllmdoctor.errors import EXIT_BLIND, EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vllmdoctor.gate import Given
     from vllmdoctor.gate_model import Gate
+    from vllmdoctor.sources.observe import Progress
 
 INCONCLUSIVE = ("fail", "pass")
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -76,7 +79,7 @@ def gate(
         typer.Option(
             "--output",
             "-o",
-            help="also write it here; the ending picks the format (.json .md .xml .sarif .txt); may be repeated",
+            help="also write it here; the ending picks the format (.json .md .xml .sarif .txt); repeatable",
             metavar="FILE",
         ),
     ] = None,
@@ -143,7 +146,7 @@ def _percent(option: str, text: str, below: float = float("inf")) -> float:
     return value / 100
 
 
-def _watcher(target: str) -> object:
+def _watcher(target: str) -> "Callable[[Progress], None] | None":
     return watcher_for([target], "")
 
 

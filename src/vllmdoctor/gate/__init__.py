@@ -1,8 +1,9 @@
-"""The gate: a candidate against a baseline, judged measure by measure. A pure function: no clock, no chance, no files.
+"""The gate: a candidate against a baseline, judged measure by measure. No clock, no chance, no files.
 
-Three forms of evidence: requests seen by a client, a server's own metrics, and summaries of runs. Each becomes blocks
-that are nearly independent; their spread gives an interval for candidate / baseline, and the interval is held against
-the tolerance: wholly beyond it is a regression, wholly on its good side a pass, across it nobody can tell.
+Three forms of evidence: requests seen by a client, a server's own metrics, and summaries of runs. Each
+becomes blocks that are nearly independent; their spread gives an interval for candidate / baseline, and
+the interval is held against the tolerance: wholly beyond it is a regression, wholly on its good side a
+pass, across it nobody can tell.
 """
 
 import math
@@ -23,7 +24,7 @@ __all__ = ["FALSE_ALARM", "Given", "Tolerances", "compare"]
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """How much worse each measure may get, as shares (0.05 is 5 %); correctness and errors in points (0.01 is one)."""
+    """How much worse each measure may get, as shares: 0.05 is 5 %, or 5 points of correctness and errors."""
 
     throughput: float = 0.05
     ttft: float = 0.10

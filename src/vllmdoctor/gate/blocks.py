@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vllmdoctor.gate.chance import lag_one
 from vllmdoctor.statistics import FloatArray, Mask, bucket_quantile
@@ -81,7 +82,7 @@ class Pooled:
     """A quantile of all samples: `values` ascend, `block` says where each belongs."""
 
     values: FloatArray
-    block: "np.ndarray[tuple[int, ...], np.dtype[np.intp]]"
+    block: NDArray[np.intp]
     size: int
     q: float
 
@@ -93,16 +94,14 @@ class Pooled:
         return float(kept[min(kept.size - 1, math.ceil(self.q * kept.size) - 1)])
 
 
-def pooled(
-    values: FloatArray, block: "np.ndarray[tuple[int, ...], np.dtype[np.intp]]", size: int, q: float
-) -> Pooled:
+def pooled(values: FloatArray, block: NDArray[np.intp], size: int, q: float) -> Pooled:
     """Samples in any order, each with its block, as `Pooled`."""
     order = np.argsort(values, kind="stable")
     return Pooled(values[order], block[order], size, q)
 
 
 def blocks_for(span_s: float, requests: float) -> int:
-    """Into how many blocks a side is cut: ten to twenty, fewer where it is short or has few requests; 0: too few."""
+    """Into how many blocks a side is cut: 10 to 20, fewer where it is short or has few requests; or 0."""
     wanted = min(MOST_BLOCKS, max(USUAL_BLOCKS, int(span_s / BLOCK_S)))
     possible = int(span_s / SHORTEST_BLOCK_S)
     if math.isfinite(requests):
@@ -122,7 +121,7 @@ def estimate(blocks: Blocks, fewest: int = FEWEST_BLOCKS) -> Estimate:
 
 
 def bucketed(bounds: FloatArray, counts: FloatArray, q: float, sure: Callable[[float], float]) -> Estimate:
-    """A quantile of a histogram whose `counts[block, bucket]` are known: all that is certain of it is a bucket.
+    """A quantile of a histogram with `counts[block, bucket]`: all that is certain of it is a bucket.
 
     `sure` gives Student's factor for degrees of freedom: by so many standard errors of the share below it the
     quantile is moved either way, and the bucket reaches from the lower one's to the upper one's.

@@ -37,7 +37,7 @@ def by_requests(baseline: Given, candidate: Given, questions: Sequence[Question]
             good, of = zip(*counts, strict=True)
             measures.append(judge_share(question, good, of, alarm))
             continue
-        measure = judge(question, *(_of_requests(question, given) for given in (baseline, candidate)), alarm)
+        measure = judge(question, _of_requests(question, baseline), _of_requests(question, candidate), alarm)
         if lengths and not math.isnan(measure.ratio):
             measure = replace(measure, judgement=Judgement.INCONCLUSIVE, why=lengths, detectable=math.nan)
         measures.append(measure)
@@ -84,7 +84,9 @@ def by_summaries(baseline: Given, candidate: Given, questions: Sequence[Question
                 name=question.name.replace("p95", "mean"),
                 title=question.title.replace("p95", "mean"),
             )
-        measure = judge(question, *(over_runs(s, first) for s in sides), FALSE_ALARM / len(asked))
+        measure = judge(
+            question, over_runs(sides[0], first), over_runs(sides[1], first), FALSE_ALARM / len(asked)
+        )
         if (
             measure.judgement is Judgement.INCONCLUSIVE
             and math.isnan(measure.low)
@@ -109,7 +111,7 @@ def _of_requests(question: Question, given: Given) -> Estimate:
 
 
 def _lengths_differ(baseline: Given, candidate: Given) -> str:
-    """How the prompts that were sent differ, where they do so much that neither speed nor latency compares."""
+    """How the prompts that were sent differ, where they do so much that speed cannot be compared."""
     before, now = (requests.mean(g.runs, series.PROMPT_TOKENS) for g in (baseline, candidate))
     ratio = now / before if before > 0 else math.nan
     if math.isnan(ratio) or 1 / SAME <= ratio <= SAME:
@@ -118,7 +120,7 @@ def _lengths_differ(baseline: Given, candidate: Given) -> str:
 
 
 def _batch_alone(measures: Sequence[Measure], context: Sequence[Context]) -> list[Measure]:
-    """Slower tokens in a bigger batch hold up nothing where more tokens come out and whole requests end sooner."""
+    """Slower tokens in a bigger batch hold up nothing where more come out and whole requests end sooner."""
     by = {m.name.partition("_")[0]: m for m in measures}
     whole = next((c for c in context if c.name == "e2e_mean"), None)
     better = (

@@ -1,4 +1,4 @@
-"""Chance in closed form: Student's t and the exact test of two shares. SciPy has both, and takes a second to load."""
+"""Chance in closed form: Student's t and the exact test of two shares (SciPy takes a second to load)."""
 
 import math
 from functools import lru_cache

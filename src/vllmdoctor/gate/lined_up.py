@@ -1,9 +1,10 @@
-"""Both sides' histories on one grid, one run after the other, so that they are measured by the same yardstick."""
+"""Both sides' histories on one grid, one run after the other, measured by the same yardstick."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vllmdoctor.engines import frames
 from vllmdoctor.frame import Frame, Labelled, after, choose_step
@@ -16,10 +17,10 @@ from vllmdoctor.vitals import Vitals
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One side on the grid: `mask` marks the bins with work, `block` says which block each of them belongs to."""
+    """One side on the grid: `mask` marks the bins with work, `block` says to which block each belongs."""
 
     mask: Mask
-    block: "np.ndarray[tuple[int, ...], np.dtype[np.intp]]"
+    block: NDArray[np.intp]
     blocks: int
     requests: float
 

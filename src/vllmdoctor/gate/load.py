@@ -1,4 +1,4 @@
-"""What was asked of a server: whether two sides carried the same load, so that their latencies can be compared."""
+"""What was asked of a server: only under the same load can latencies be compared."""
 
 import math
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def compared(baseline: Load, candidate: Load) -> Compared:
 
 
 def meet(level: FloatArray, one: Mask, other: Mask) -> bool:
-    """Whether two windows have levels in common: neither spends nearly all its time outside the other's usual range."""
+    """Whether two windows share levels: neither is nearly always outside the other's usual range."""
     return _inside(level, one, other) >= MEETING and _inside(level, other, one) >= MEETING
 
 

@@ -1,8 +1,8 @@
 """A server's own metrics: throughput at equal load, and latencies from histograms with honest buckets.
 
-What must be equal for a latency to be compared is what was asked of the server. Where that is so, latencies are
-compared as they are; where it is not, time per token is compared at equal batch size, and other latencies only as
-far as the difference of load speaks against what is seen.
+What must be equal for a latency to be compared is what was asked of the server. Where that is so,
+latencies are compared as they are; where it is not, time per token is compared at equal batch size, and
+a latency's judgement stands only where the difference of load speaks against it.
 """
 
 import math
@@ -16,7 +16,7 @@ from vllmdoctor.gate.lined_up import Half
 from vllmdoctor.gate.load import Compared, compared, load_of, meet
 from vllmdoctor.gate.verdict import Question, judge
 from vllmdoctor.gate_model import Context, Judgement, Measure
-from vllmdoctor.statistics import FloatArray, mean
+from vllmdoctor.statistics import FloatArray, Mask, mean
 from vllmdoctor.vitals import Vitals
 from vllmdoctor.windows import at_equal_load
 
@@ -78,7 +78,7 @@ class Servers:
             return self._under_load(judge(_mean_of(question), *pair, alarm, AT_EQUAL_BATCH))
         plain = judge(_mean_of(question), *self._means(signal), alarm)
         batches = [mean(self.vitals.running, half.mask) for half in self.halves]
-        why = f"batches of {batches[0]:.3g} and {batches[1]:.3g} requests: each token shares its step with the others"
+        why = f"batches of {batches[0]:.3g} and {batches[1]:.3g} requests: tokens of a step share its time"
         return replace(plain, judgement=Judgement.INCONCLUSIVE, why=why, detectable=math.nan)
 
     def context(self) -> tuple[Context, ...]:
@@ -109,7 +109,7 @@ class Servers:
         return self._each(v.generation * v.frame.step, np.full(v.frame.size, v.frame.step), known)
 
     def _at_equal_load(self) -> tuple[Estimate, Estimate]:
-        """Tokens per second at the mean load of both: the rate over what that load usually brings, times that."""
+        """Tokens per second at the mean load of both: the rate over what each load usually brings."""
         v = self.vitals
         known = np.isfinite(v.generation) & np.isfinite(v.expected)
         pair = self._each(v.generation, v.expected, known)
@@ -142,9 +142,7 @@ class Servers:
             return UNKNOWN, UNKNOWN
         return self._each(histogram.sum, histogram.count, np.isfinite(histogram.count))
 
-    def _each(
-        self, over: FloatArray, under: FloatArray, known: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]"
-    ) -> tuple[Estimate, Estimate]:
+    def _each(self, over: FloatArray, under: FloatArray, known: Mask) -> tuple[Estimate, Estimate]:
         base, here = (
             estimate(Ratio(half.sums(over, known), half.sums(under, known))) for half in self.halves
         )
@@ -162,7 +160,7 @@ class Servers:
                 histogram.bounds, np.column_stack(columns), TAIL, lambda free: t_quantile(1 - alarm / 4, free)
             )
 
-        by_bucket = judge(question, *(tail(half) for half in self.halves), alarm / 2)
+        by_bucket = judge(question, tail(self.baseline), tail(self.candidate), alarm / 2)
         if by_bucket.judgement is not Judgement.INCONCLUSIVE:
             return by_bucket
         by_mean = judge(_mean_of(question), *self._means(signal), alarm / 2)

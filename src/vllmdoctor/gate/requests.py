@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vllmdoctor import probe_series as series
 from vllmdoctor.gate.blocks import UNKNOWN, Estimate, Ratio, blocks_for, estimate, pooled
@@ -15,6 +16,7 @@ RUNS_AS_BLOCKS = 5
 """From so many repeat runs on, each is one block: their spread is the one between runs."""
 
 TAIL = 0.95
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,15 @@ def throughput(runs: Sequence[Run]) -> Estimate:
 
 def tail(runs: Sequence[Run], name: str) -> Estimate:
     """The p95 of a series over all runs."""
-    values, places, before = [np.zeros(0)], [np.zeros(0, np.intp)], 0
+    values: list[FloatArray] = []
+    places: list[Places] = []
+    before = 0
     for run, count in zip(runs, _cuts(runs), strict=True):
         samples = run.of(name)
         values.append(samples.values)
         places.append(before + _places(run, samples.times, count))
         before += count
-    together = np.concatenate(values)
+    together = np.concatenate(values) if values else np.zeros(0)
     if not together.size:
         return UNKNOWN
     return estimate(pooled(together, np.concatenate(places), before, TAIL))
@@ -117,6 +121,6 @@ def _cuts(runs: Sequence[Run]) -> list[int]:
     return [max(1, blocks_for(run.end - run.start, run.completed)) for run in runs]
 
 
-def _places(run: Run, times: FloatArray, count: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.intp]]":
+def _places(run: Run, times: FloatArray, count: int) -> Places:
     length = max(run.end - run.start, 1e-9)
     return np.clip(((times - run.start) / length * count).astype(np.intp), 0, count - 1)

@@ -1,4 +1,4 @@
-"""Runs of which only a summary was kept: each is one number a measure, so several are needed to know the spread."""
+"""Runs of which only a summary was kept: one number a measure, so only several runs tell the spread."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From two estimates and a tolerance to a judgement: worse for certain, not worse for certain, or cannot tell."""
+"""From two estimates and a tolerance to a judgement: certainly worse, certainly not worse, or cannot tell."""
 
 import math
 from collections.abc import Sequence
@@ -58,10 +58,10 @@ def judge(
 
 
 def judge_share(question: Question, good: tuple[int, int], of: tuple[int, int], alarm: float) -> Measure:
-    """Compare two shares of counted requests, (baseline, candidate); a drop counts when chance cannot explain it.
+    """Compare two shares, (baseline, candidate) each; a drop counts when chance cannot explain it.
 
-    With a tolerance of 0, no finite number of requests could show that nothing was lost: a drop that chance explains
-    passes, as long as a drop of 5 points would not have been put down to chance too.
+    With a tolerance of 0, no finite number of requests could show that nothing was lost: a drop that chance
+    explains passes, as long as a drop of 5 points would not have been put down to chance too.
     """
     shares = [g / n if n else math.nan for g, n in zip(good, of, strict=True)]
     base = Estimate(shares[0], math.nan, math.nan, of[0])
@@ -128,7 +128,7 @@ def _judged_by_buckets(
 
 
 def _placed(question: Question, low: float, high: float) -> Judgement:
-    """Where an interval of candidate / baseline lies: beyond the tolerance, better than before, within, or across."""
+    """Where an interval of candidate / baseline lies: beyond the tolerance, below 1, or between."""
     if question.higher_is_better:
         low, high, limit = (
             1 / high if high > 0 else math.inf,

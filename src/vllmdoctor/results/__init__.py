@@ -1,4 +1,4 @@
-"""Results files of load generators, read into the series of a probe: one reader a program, told apart by content.
+"""Results files of load generators, read into the series of a probe and told apart by content.
 
 A file that holds each request gives its requests; one that holds only a summary gives one number a measure.
 """
@@ -19,7 +19,7 @@ _HEAD = 1 << 16
 
 
 def read_results(path: Path) -> tuple[Run, ...] | None:
-    """The runs in a results file; None where the file is something else. UsageError for one that cannot be used."""
+    """The runs in a results file; None for another kind of file. UsageError for one that cannot be used."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
@@ -42,12 +42,13 @@ def runs_in(documents: Sequence[Mapping[str, Any]], name: str) -> tuple[Run, ...
     for reader in (vllm_bench, guidellm, aiperf):
         if documents and reader.recognises(documents[0]):
             try:
-                return reader.runs(documents, name)
+                found: tuple[Run, ...] = reader.runs(documents, name)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 raise UsageError(
                     f"{name} looks like results of {reader.PROGRAM}, but cannot be read: {error}",
                     hint="was it cut off, or written by a release that is not known yet?",
                 ) from None
+            return found
     return None
 
 

@@ -1,7 +1,7 @@
 """AIPerf: profile_export.jsonl with a record a request, and profile_export_aiperf.json with a summary.
 
-The fields are those of MetricRecordInfo (`metadata.request_start_ns`, `request_end_ns`, `benchmark_phase`; `metrics`
-by tag, each with `value` and `unit`; `error`) and of JsonExportData (`time_to_first_token.avg`, `.p95`, ...).
+The fields are those of MetricRecordInfo (`metadata.request_start_ns`, `request_end_ns`, `benchmark_phase`;
+`metrics` by tag, each with `value` and `unit`; `error`) and of JsonExportData (`time_to_first_token.avg`, `.p95`).
 """
 
 import math
@@ -107,7 +107,7 @@ def _facts(config: Mapping[str, Any], *, itl: str) -> dict[str, str | float | in
 
 
 def _load(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The load that was measured: a phase of the newer releases' configuration, `loadgen` of the older ones'."""
+    """The load that was measured: a phase of newer releases' configuration, `loadgen` of older ones'."""
     phases = config.get("phases")
     measured = [p for p in phases if p.get("name") == _MEASURED] if isinstance(phases, list) else []
     load = measured[0] if measured else config.get("loadgen")

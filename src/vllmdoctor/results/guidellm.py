@@ -1,8 +1,8 @@
 """GuideLLM's benchmarks.json: each benchmark with its requests, by how they ended.
 
-The fields are those of GenerativeBenchmarksReport: `benchmarks[].requests.successful[]` with `request_start_time`,
-`request_end_time` (unix seconds; `start_time`, `end_time` before 0.4), `time_to_first_token_ms`,
-`inter_token_latency_ms` (the mean of the request), `prompt_tokens`, `output_tokens`.
+The fields are those of GenerativeBenchmarksReport: `benchmarks[].requests.successful[]` with
+`request_start_time`, `request_end_time` (unix seconds; `start_time`, `end_time` before 0.4),
+`time_to_first_token_ms`, `inter_token_latency_ms` (the mean of the request), `prompt_tokens`, `output_tokens`.
 """
 
 import math
@@ -31,7 +31,7 @@ def runs(documents: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[Obser
         raise UsageError(f"{name} holds no benchmark", hint="did GuideLLM end before its first one did?")
     if len(loads) > 1:
         raise UsageError(
-            f"{name} holds benchmarks of {len(loads)} loads: {', '.join(sorted(f'{k} {v}'.strip() for k, v in loads))}",
+            f"{name} holds benchmarks of {len(loads)} loads: {', '.join(sorted(map(' '.join, loads)))}",
             hint="a gate compares one load: run guidellm with one rate, not as a sweep",
         )
     return tuple(_run(b, documents[0], name) for b in benchmarks)

@@ -16,7 +16,7 @@ _APART_S = 1e-6  # a moment holds one sample a series
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request that ended at `end` (unix seconds). What is not known is NaN; `gaps` are (time, seconds) a token."""
+    """One request that ended at `end` (unix seconds). Unknown is NaN; `gaps` are (time, seconds) a token."""
 
     end: float
     failed: bool

@@ -1,7 +1,7 @@
 """`vllm bench serve --save-result`: a summary, and with --save-detailed each request.
 
-The fields are those of vllm/benchmarks/serve.py: `ttfts`, `itls`, `start_times` (seconds, on a clock of their own),
-`input_lens`, `output_lens`, `errors`. --append-result writes one object a line.
+The fields are those of vllm/benchmarks/serve.py: `ttfts`, `itls`, `start_times` (seconds, on a clock of
+their own), `input_lens`, `output_lens`, `errors`. --append-result writes one object a line.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A gate as text, for people and for the machines of a build: one format a module, `render(gate, ...) -> str`."""
+"""A gate as text, for people and for the machines of a build: one format a module."""
 
 import importlib
 from collections.abc import Mapping
