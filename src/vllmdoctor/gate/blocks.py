@@ -21,7 +21,9 @@ USUAL_BLOCKS = 10
 BLOCK_S = 60.0  # with fewer than the most blocks, they are this long
 SHORTEST_BLOCK_S = 15.0
 FEWEST_IN_BLOCK = 10.0  # requests
-MOST_DEPENDENCE = 0.8
+DEPENDENT = 0.5  # a correlation of neighbouring blocks that so few blocks do not have by chance
+MOST_DEPENDENCE = 0.95
+FEWEST_FREEDOM = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,5 +158,10 @@ def _spread(
         return math.nan, math.nan
     pseudo = -(size - 1) * (left_out - left_out.mean())
     variance = float((pseudo * pseudo).sum()) / (size - 1) / size
-    dependence = min(MOST_DEPENDENCE, max(0.0, lag_one(pseudo)))
-    return math.sqrt(variance * (1 + dependence) / (1 - dependence)), size - 1.0
+    # of a quantile that drifts only the last blocks count, so their own values are looked at as well
+    own = np.array([value(np.arange(size) == i) for i in range(size)])
+    dependence = min(MOST_DEPENDENCE, max(0.0, lag_one(pseudo), lag_one(own[np.isfinite(own)])))
+    wider = (1 + dependence) / (1 - dependence)
+    # what drifts all the while, as a queue that grows, has hardly more than one independent block
+    freedom = size - 1.0 if dependence <= DEPENDENT else max(FEWEST_FREEDOM, size / wider - 1)
+    return math.sqrt(variance * wider), freedom

@@ -8,6 +8,7 @@ from vllmdoctor import probe_series as series
 from vllmdoctor import run_series
 from vllmdoctor.gate import requests
 from vllmdoctor.gate.blocks import Estimate
+from vllmdoctor.gate.changed import closed_loop
 from vllmdoctor.gate.evidence import Given
 from vllmdoctor.gate.lined_up import line_up
 from vllmdoctor.gate.load import SAME
@@ -37,7 +38,7 @@ def by_requests(baseline: Given, candidate: Given, questions: Sequence[Question]
             good, of = zip(*counts, strict=True)
             measures.append(judge_share(question, good, of, alarm))
             continue
-        measure = judge(question, _of_requests(question, baseline), _of_requests(question, candidate), alarm)
+        measure = _of_requests(question, baseline, candidate, alarm)
         if lengths and not math.isnan(measure.ratio):
             measure = replace(measure, judgement=Judgement.INCONCLUSIVE, why=lengths, detectable=math.nan)
         measures.append(measure)
@@ -100,14 +101,15 @@ def by_summaries(baseline: Given, candidate: Given, questions: Sequence[Question
     return tuple(measures), ()
 
 
-def _of_requests(question: Question, given: Given) -> Estimate:
-    match question.name:
-        case "throughput":
-            return requests.throughput(given.runs)
-        case "ttft_p95":
-            return requests.tail(given.runs, series.TTFT)
-        case _:
-            return requests.tail(given.runs, series.ITL)
+def _of_requests(question: Question, baseline: Given, candidate: Given, alarm: float) -> Measure:
+    before, now = baseline.runs, candidate.runs
+    if question.name != "throughput":
+        name = series.TTFT if question.name == "ttft_p95" else series.ITL
+        return judge(question, requests.tail(before, name), requests.tail(now, name), alarm)
+    if closed_loop(baseline) and closed_loop(candidate):
+        return judge(question, requests.rates(before), requests.rates(now), alarm, "a closed loop: the server sets the pace")
+    base, here = requests.at_equal_load(before, now)
+    return judge(question, base, here, alarm, "at equal load: what is served follows demand")
 
 
 def _lengths_differ(baseline: Given, candidate: Given) -> str:

@@ -40,6 +40,11 @@ def load_differs(baseline: Given, candidate: Given) -> str:
     return ", ".join(found)
 
 
+def closed_loop(given: Given) -> bool:
+    """Whether each client waited for its answer before it sent again, so that the server set the pace."""
+    return _settings(given).get("probe_loop") == "closed"
+
+
 def tokens_differ(baseline: Given, candidate: Given) -> str:
     """Why times between tokens cannot be compared, where the two sides took them differently; "" else."""
     kinds = [_settings(given).get("probe_itl", "between tokens") for given in (baseline, candidate)]

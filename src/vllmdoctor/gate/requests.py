@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,14 @@ from vllmdoctor import probe_series as series
 from vllmdoctor.gate.blocks import UNKNOWN, Estimate, Ratio, blocks_for, estimate, pooled
 from vllmdoctor.recording import Column, Recording
 from vllmdoctor.statistics import FloatArray
+from vllmdoctor.vitals import usual_rate
 
 RUNS_AS_BLOCKS = 5
 """From so many repeat runs on, each is one block: their spread is the one between runs."""
 
 TAIL = 0.95
+BINS, SHORTEST_BIN_S = 120, 2.0  # a run is laid on about so many bins
+ROWS = 4096  # requests at a time: memory stays small
 Places = NDArray[np.intp]
 
 
@@ -43,6 +46,14 @@ class Run:
     def completed(self) -> int:
         """How many requests completed."""
         return int(max(self.of(series.E2E).times.size, self.of(series.TTFT).times.size))
+
+    def beside(self, name: str, times: FloatArray) -> FloatArray:
+        """The samples of a series at the times of another; 0 where it has none."""
+        samples = self.of(name)
+        if not samples.times.size:
+            return np.zeros(times.size)
+        at = np.minimum(np.searchsorted(samples.times, times), samples.times.size - 1)
+        return np.where(samples.times[at] == times, samples.values[at], 0.0)
 
     def mean(self, name: str) -> float:
         """The mean of a series; NaN without samples."""
@@ -73,17 +84,64 @@ def _known(column: Column) -> Samples:
     return Samples(column.times[keep], column.values[keep])
 
 
-def throughput(runs: Sequence[Run]) -> Estimate:
-    """Generated tokens per second, booked when their request ends."""
-    cuts = _cuts(runs)
-    over = [np.zeros(0)]
-    under = [np.zeros(0)]
-    for run, count in zip(runs, cuts, strict=True):
-        tokens = run.of(series.OUTPUT_TOKENS)
-        places = _places(run, tokens.times, count)
-        over.append(np.bincount(places, tokens.values, count).astype(np.float64))
-        under.append(np.full(count, (run.end - run.start) / count))
-    return estimate(Ratio(np.concatenate(over), np.concatenate(under)))
+def rates(runs: Sequence[Run]) -> Estimate:
+    """Generated tokens per second as they were."""
+    grids = [_grid(run, count) for run, count in zip(runs, _cuts(runs), strict=True)]
+    return _summed(grids, [np.full(g.tokens.size, g.step) for g in grids])
+
+
+def at_equal_load(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[Estimate, Estimate]:
+    """Generated tokens per second over what as many requests in flight usually bring, times the mean of that."""
+    sides = [[_grid(run, count) for run, count in zip(runs, _cuts(runs), strict=True)] for runs in (baseline, candidate)]
+    grids = [grid for side in sides for grid in side]
+    usual = usual_rate(np.concatenate([g.load for g in grids]), np.concatenate([g.tokens / g.step for g in grids]))
+    level = float(np.nanmean(usual)) if np.isfinite(usual).any() else math.nan
+    shares = np.split(usual, np.cumsum([g.load.size for g in grids])[:-1])
+    first = _summed(sides[0], [s * g.step for s, g in zip(shares, sides[0], strict=False)])
+    other = _summed(sides[1], [s * g.step for s, g in zip(shares[len(sides[0]) :], sides[1], strict=True)])
+    return replace(first, value=first.value * level), replace(other, value=other.value * level)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """One run in bins of `step` seconds: tokens made and requests in flight in each, and its block."""
+
+    step: float
+    tokens: FloatArray
+    load: FloatArray
+    block: NDArray[np.intp]
+    blocks: int
+
+
+def _grid(run: Run, blocks: int) -> _Grid:
+    """A request's tokens lie evenly between its first one and its end."""
+    bins = blocks * max(1, min(BINS // blocks, int((run.end - run.start) / blocks / SHORTEST_BIN_S)))
+    tokens = run.of(series.OUTPUT_TOKENS)
+    sent = tokens.times - run.beside(series.E2E, tokens.times)
+    edges = np.linspace(run.start, run.end, bins + 1)
+    made = _until(edges, sent + run.beside(series.TTFT, tokens.times), tokens.times, tokens.values)
+    inside = _until(edges, sent, tokens.times, tokens.times - sent)
+    step = (run.end - run.start) / bins
+    return _Grid(step, np.diff(made), np.diff(inside) / step, np.arange(bins) * blocks // bins, blocks)
+
+
+def _until(edges: FloatArray, begun: FloatArray, ended: FloatArray, amount: FloatArray) -> FloatArray:
+    """How much there is before each edge, where each amount grows evenly from `begun` to `ended`."""
+    length = np.maximum(ended - begun, 1e-9)
+    total = np.zeros(edges.size)
+    for part in np.array_split(np.arange(ended.size), max(1, ended.size // ROWS)):
+        grown = np.clip((edges[:, None] - begun[part]) / length[part], 0.0, 1.0)
+        total += (grown * amount[part]).sum(axis=1)
+    return total
+
+
+def _summed(grids: Sequence[_Grid], under: Sequence[FloatArray]) -> Estimate:
+    tops, bottoms = [], []
+    for grid, usual in zip(grids, under, strict=True):
+        known = np.isfinite(usual)
+        tops.append(np.bincount(grid.block[known], grid.tokens[known], grid.blocks))
+        bottoms.append(np.bincount(grid.block[known], usual[known], grid.blocks))
+    return estimate(Ratio(np.concatenate(tops), np.concatenate(bottoms)))
 
 
 def tail(runs: Sequence[Run], name: str) -> Estimate:

@@ -1,7 +1,7 @@
 """AIPerf: profile_export.jsonl with a record a request, and profile_export_aiperf.json with a summary.
 
 The fields are those of MetricRecordInfo (`metadata.request_start_ns`, `request_end_ns`, `benchmark_phase`;
-`metrics` by tag, each with `value` and `unit`; `error`) and of JsonExportData (`time_to_first_token.avg`, `.p95`).
+`metrics` by tag, each with `value` and `unit`; `error`) and of JsonExportData with `avg` and `p95` a metric.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 The fields are those of GenerativeBenchmarksReport: `benchmarks[].requests.successful[]` with
 `request_start_time`, `request_end_time` (unix seconds; `start_time`, `end_time` before 0.4),
-`time_to_first_token_ms`, `inter_token_latency_ms` (the mean of the request), `prompt_tokens`, `output_tokens`.
+`time_to_first_token_ms`, `inter_token_latency_ms` (the mean of the request) and the token counts.
 """
 
 import math
