@@ -58,8 +58,8 @@ class Compared:
 
         More load cannot make a server look faster, nor less load slower.
         """
-        if judgement is Judgement.INCONCLUSIVE:
-            return True
+        if self.same or judgement is Judgement.INCONCLUSIVE:
+            return self.same
         worse = judgement is Judgement.REGRESSED
         return not (self.heavier if worse else self.lighter)
 

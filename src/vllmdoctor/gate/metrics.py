@@ -170,7 +170,7 @@ class Servers:
 
     def _under_load(self, measure: Measure) -> Measure:
         load = self.load
-        if load.same or load.allows(measure.judgement):
+        if load.allows(measure.judgement):
             return measure
         why = f"the loads differ too much to compare: {load.words}"
         return replace(measure, judgement=Judgement.INCONCLUSIVE, why=why, detectable=math.nan)

@@ -146,10 +146,10 @@ def _placed(question: Question, low: float, high: float) -> Judgement:
 
 def _freedom(a: Estimate, b: Estimate) -> float:
     """Welch and Satterthwaite's degrees of freedom."""
-    x, y = a.error**2, b.error**2
-    if x + y <= 0:
+    both = math.hypot(a.error, b.error)
+    if both <= 0:
         return min(a.freedom, b.freedom)
-    return (x + y) ** 2 / (x * x / a.freedom + y * y / b.freedom)
+    return 1 / ((a.error / both) ** 4 / a.freedom + (b.error / both) ** 4 / b.freedom)
 
 
 def _unknown(baseline: Estimate, candidate: Estimate) -> str:

@@ -1,0 +1,171 @@
+"""The command: exit codes, files, baselines and what is said where it cannot go on."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.gate.made import bench_serve, probe, write
+
+from vllmdoctor.commands_gate import given
+from vllmdoctor.gate_baseline import SCHEMA
+from vllmdoctor.sources import Window
+from vllmdoctor.storage import save
+
+THRASH = ("example:kv-thrash", "--baseline", "example:kv-thrash-fix-blocks")
+FIX = ("example:kv-thrash-fix-blocks", "--baseline", "example:kv-thrash")
+UNCLEAR = ("example:kv-thrash-fix-maxseqs", "--baseline", "example:kv-thrash")
+
+
+def gate(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vllmdoctor", "gate", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_COLOR": "1"} | environment,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(THRASH, 1), (FIX, 0), (UNCLEAR, 3), ((*UNCLEAR, "--inconclusive", "pass"), 0), ((*THRASH, "--inconclusive", "pass"), 1)],
+)  # fmt: skip
+def test_the_exit_code_says_how_the_gate_ended(arguments: tuple[str, ...], code: int) -> None:
+    assert gate(*arguments).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("example:healthy",), "nothing to compare with"),
+        ((*FIX, "--ttft", "much"), "--ttft much: not a percentage that can be allowed"),
+        ((*FIX, "--throughput", "100"), "--throughput 100: not a percentage"),
+        ((*FIX, "--format", "pdf"), "no format named 'pdf'"),
+        ((*FIX, "--inconclusive", "maybe"), "no answer to --inconclusive named 'maybe'"),
+        ((*FIX, "-o", "gate.doc"), "no format for files named '.doc'"),
+        (("no.rec", "--baseline", "example:healthy"), "no such file: no.rec"),
+        (("prom+http://h:9@noon/1h", "--baseline", "example:healthy"), "prom+http://h:9: not a time: 'noon'"),
+        (("example:healthy", "--update-baseline", "no/base.rec"), "no folder no"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_clear_line_and_exit_2(arguments: tuple[str, ...], words: str) -> None:
+    done = gate(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_several_files_are_written_beside_the_text(tmp_path: Path) -> None:
+    files = [tmp_path / f"gate.{ending}" for ending in ("json", "md", "xml", "sarif")]
+
+    done = gate(*THRASH, *(x for f in files for x in ("-o", f)))
+
+    assert done.stdout.splitlines()[1].startswith("│ REGRESSED: worse than the tolerance")
+    assert json.loads(files[0].read_text(encoding="utf-8"))["judgement"] == "regressed"
+    assert files[1].read_text(encoding="utf-8").startswith("### ❌")
+    assert files[2].read_text(encoding="utf-8").startswith("<?xml")
+    assert json.loads(files[3].read_text(encoding="utf-8"))["version"] == "2.1.0"
+
+
+def test_the_github_format_annotates_and_adds_to_the_steps_summary(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n", encoding="utf-8")
+
+    done = gate(*THRASH, "-f", "github", GITHUB_STEP_SUMMARY=str(summary))
+
+    assert done.stdout.startswith("::error title=throughput regressed::290 tokens/s -> 215 tokens/s")
+    assert summary.read_text(encoding="utf-8").startswith("before\n### ❌ vllmdoctor gate: REGRESSED")
+
+
+def test_a_baseline_is_written_with_its_provenance_and_compared_with(tmp_path: Path) -> None:
+    base = tmp_path / "base.rec.gz"
+
+    written = gate("example:kv-thrash-fix-blocks", "--update-baseline", base)
+    done = gate("example:kv-thrash", "--baseline", base, "-f", "json")
+    about = json.loads(done.stdout)["baseline"]["about"]
+
+    assert (written.returncode, written.stdout) == (0, "")
+    assert written.stderr == f"baseline written to {base}\n"
+    assert SCHEMA in gzip.decompress(base.read_bytes()).decode().partition("\n")[0]
+    assert done.returncode == 1
+    assert about["source"] == "example:kv-thrash-fix-blocks"
+    assert {"vllmdoctor", "written", "runs"} <= about.keys()
+    assert json.loads(done.stdout)["baseline"]["version"] == "0.32.0"
+
+
+def test_an_older_baseline_is_kept_beside_the_new_one(tmp_path: Path) -> None:
+    base = tmp_path / "base.rec.gz"
+    gate("example:healthy", "--update-baseline", base)
+    first = base.read_bytes()
+
+    done = gate("example:prefix-on", "--update-baseline", base)
+
+    assert done.stderr == f"baseline written to {base}; the older one is kept as {base}.bak\n"
+    assert (tmp_path / "base.rec.gz.bak").read_bytes() == first
+    assert base.read_bytes() != first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["base.rec.gz", "base.rec.gz.bak"]
+
+
+def test_a_file_that_is_no_baseline_is_never_replaced(tmp_path: Path) -> None:
+    mine = tmp_path / "notes.txt"
+    mine.write_text("mine", encoding="utf-8")
+
+    done = gate("example:healthy", "--update-baseline", mine)
+
+    assert done.returncode == 2
+    assert f"{mine} exists and is no baseline" in done.stderr
+    assert mine.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_baseline_is_updated_only_by_a_candidate_that_passes(tmp_path: Path) -> None:
+    base = tmp_path / "base.rec.gz"
+    gate("example:kv-thrash-fix-blocks", "--update-baseline", base)
+    before = base.read_bytes()
+
+    worse = gate("example:kv-thrash", "--baseline", base, "--update-baseline", base)
+
+    assert (worse.returncode, base.read_bytes()) == (1, before)
+    assert f"baseline {base} not updated: the gate did not pass" in worse.stderr
+
+
+def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    base = tmp_path / "base.rec"
+    gate("example:healthy", "--update-baseline", base)
+    base.write_text(base.read_text(encoding="utf-8").replace(SCHEMA, "vllmdoctor/baseline/9"), encoding="utf-8")
+
+    done = gate("example:healthy", "--baseline", base)
+
+    assert done.returncode == 2
+    assert "the baseline is of schema 'vllmdoctor/baseline/9'" in done.stderr
+
+
+def test_results_of_a_load_generator_go_through_the_gate_and_into_a_baseline(tmp_path: Path) -> None:
+    good = write(tmp_path / "main.json", bench_serve(1))
+    slow = write(tmp_path / "pr.json", bench_serve(2, gap=0.036))
+    base = tmp_path / "base.rec.gz"
+
+    gate(good, "--update-baseline", base)
+
+    assert gate(slow, "--baseline", base).returncode == 1
+    assert gate(write(tmp_path / "same.json", bench_serve(3)), "--baseline", base).returncode == 0
+
+
+def test_a_recording_of_a_probe_goes_through_the_gate(tmp_path: Path) -> None:
+    for number in (1, 2):
+        save(probe(number), tmp_path / f"{number}.rec.gz")
+
+    done = gate(tmp_path / "2.rec.gz", "--baseline", tmp_path / "1.rec.gz", "-f", "json")
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["candidate"]["kind"] == "requests"
+    assert json.loads(done.stdout)["candidate"]["requests"] == 2000
+
+
+def test_repeat_runs_are_one_side() -> None:
+    targets = ["example:healthy", "example:demand-drop"]
+
+    assert len(given(targets, Window()).servers) == 2
