@@ -34,7 +34,7 @@ def given(
         for recording in found:
             about |= gate_baseline.about(recording)
         recordings += found
-    return Given(tuple(map(without_login, targets)), tuple(recordings), about)
+    return Given(tuple(map(_shown, targets)), tuple(recordings), about)
 
 
 def causes(baseline: Given, candidate: Given) -> tuple[Cause, ...]:
@@ -100,5 +100,11 @@ def _range(target: str, window: Window) -> tuple[str, Window]:
         at, length = parse_moment(found[2]), parse_duration(found[3])
     except UsageError as error:
         hint = "a range of a Prometheus is written prom+http://HOST:PORT@2026-11-29T15:04/1h"
-        raise UsageError(f"{without_login(target)}: {error.message}", hint=hint) from None
+        raise UsageError(f"{_shown(target)}: {error.message}", hint=hint) from None
     return found[1], replace(window, history=replace(window.history, at=at, window_s=length))
+
+
+def _shown(target: str) -> str:
+    """The target as it is shown and kept: without a login, with its range."""
+    found = _RANGE.fullmatch(target)
+    return f"{without_login(found[1])}@{found[2]}/{found[3]}" if found else without_login(target)

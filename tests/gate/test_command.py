@@ -47,7 +47,7 @@ def test_the_exit_code_says_how_the_gate_ended(arguments: tuple[str, ...], code:
         ((*FIX, "--inconclusive", "maybe"), "no answer to --inconclusive named 'maybe'"),
         ((*FIX, "-o", "gate.doc"), "no format for files named '.doc'"),
         (("no.rec", "--baseline", "example:healthy"), "no such file: no.rec"),
-        (("prom+http://h:9@noon/1h", "--baseline", "example:healthy"), "prom+http://h:9: not a time: 'noon'"),
+        (("prom+http://h:9@noon/1h", "--baseline", "example:healthy"), "prom+http://h:9@noon/1h: not a time: 'noon'"),
         (("example:healthy", "--update-baseline", "no/base.rec"), "no folder no"),
     ],
 )  # fmt: skip

@@ -13,6 +13,9 @@ from vllmdoctor.vitals import Vitals
 SAME = 1.15
 """Loads count as the same up to this ratio: above it, a difference of latency may be the load's doing."""
 
+SAME_IN_OVERLOAD = 1.03
+"""The same where a queue stands on both sides: there a few requests more are a much longer queue."""
+
 MEETING = 0.25  # so much of either side's time must be spent at loads that the other side had too
 
 
@@ -67,15 +70,16 @@ class Compared:
 def compared(baseline: Load, candidate: Load) -> Compared:
     """Compare two loads part by part; parts that one side does not show are left out."""
     heavier, lighter = [], []
+    most = SAME_IN_OVERLOAD if baseline.saturated and candidate.saturated else SAME
     for what, before, now in (
         ("requests arriving per second", baseline.arrivals, candidate.arrivals),
         ("tokens in a prompt", baseline.prompt_tokens, candidate.prompt_tokens),
         ("tokens in an answer", baseline.output_tokens, candidate.output_tokens),
     ):
         ratio = now / before if before > 0 else math.nan
-        if ratio > SAME:
+        if ratio > most:
             heavier.append(f"more {what} ({before:.3g} -> {now:.3g})")
-        elif ratio < 1 / SAME:
+        elif ratio < 1 / most:
             lighter.append(f"fewer {what} ({before:.3g} -> {now:.3g})")
     return Compared(tuple(heavier), tuple(lighter))
 
