@@ -1,8 +1,8 @@
-"""What the gate's promises are worth: ``python -m bench.gate [--jobs 2]``. Exits 1 where a limit does not hold.
+"""What the gate's promises are worth: ``python -m bench.gate [--jobs 2]``. Exits 1 where a limit fails.
 
-Simulated histories (bench/gate/histories.py) of the same server on different days are compared: none is worse, so
-each regression is a false alarm. Then days on which the server is a tenth slower, or its first tokens come a quarter
-later, are held against sound ones. Histories are used in several pairs; the sizes are those of docs/ci.md.
+Simulated histories (bench/gate/histories.py) of the same server on different days are compared: none is
+worse, so each regression is a false alarm. Then days on which the server is a tenth slower, or its first
+tokens come a quarter later, are held against sound ones. A history stands in several pairs.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
-
 from bench.gate.histories import SITUATIONS, SOUND, Worse, history
+
 from vllmdoctor.gate import Given, compare
 from vllmdoctor.gate_model import Gate, Judgement
 from vllmdoctor.recording import Recording
@@ -80,7 +80,13 @@ def tasks(servers: int) -> list[Task]:
     """What is simulated: nine days make 36 pairs of a server."""
     sound = 9
     usual = [
-        Task(name, server, MINUTES.get(name, USUAL_MINUTES), sound, 3 if name in ("closed loop", "steady") else 0)
+        Task(
+            name,
+            server,
+            MINUTES.get(name, USUAL_MINUTES),
+            sound,
+            3 if name in ("closed loop", "steady") else 0,
+        )
         for name, server in product(SITUATIONS, range(servers))
     ]
     return [*usual, *(Task("steady", server, LONG_MINUTES, 4, 3, alarms=False) for server in range(servers))]
@@ -107,7 +113,9 @@ def _alarms(found: Sequence[Outcome]) -> Iterator[bool]:
     for situation, form in product(SITUATIONS, FORMS):
         of = Counter(o.judgement for o in equal if (o.situation, o.form) == (situation, form))
         rest = ", ".join(f"{of[j]} {j}" for j in (Judgement.PASS, Judgement.IMPROVED, Judgement.INCONCLUSIVE))
-        print(f"          {situation:12} {form:15} {of[Judgement.REGRESSED]:3} of {of.total():3} false alarms; {rest}")
+        print(
+            f"          {situation:12} {form:15} {of[Judgement.REGRESSED]:3} of {of.total():3} alarms; {rest}"
+        )
     alarms = sum(o.judgement is Judgement.REGRESSED for o in equal)
     share = alarms / len(equal)
     ok = share <= MOST_ALARMS and len(equal) >= PAIRS
@@ -123,7 +131,11 @@ def _powers(found: Sequence[Outcome]) -> Iterator[bool]:
     ):
         print(f"{title}: how often it is found")
         for situation, minutes, form in ROWS:
-            of = [o for o in found if (o.worse, o.situation, o.minutes, o.form) == (worse, situation, minutes, form)]
+            of = [
+                o
+                for o in found
+                if (o.worse, o.situation, o.minutes, o.form) == (worse, situation, minutes, form)
+            ]
             caught = np.mean([o.judgement is Judgement.REGRESSED for o in of])
             named = np.mean([measure in o.regressed for o in of])
             held = (situation, minutes, form, measure) in HELD
@@ -131,7 +143,8 @@ def _powers(found: Sequence[Outcome]) -> Iterator[bool]:
             told = f"{caught:4.0%} of {len(of)} regressed, {named:4.0%} by {measure}"
             size = f"{_size(found, situation, minutes):.0f} requests"
             limit = f"limit {LEAST_FOUND:.0%}" if held else "no limit"
-            print(f"{_mark(ok) if held else '         '} {situation:12} {minutes:3.0f} min {size:15} {form:15} {told}, {limit}")
+            mark = _mark(ok) if held else " " * 9
+            print(f"{mark} {situation:12} {minutes:3.0f} min {size:15} {form:15} {told}, {limit}")
             yield ok
 
 
@@ -151,9 +164,7 @@ HELD = {
 
 
 def _size(found: Sequence[Outcome], situation: str, minutes: float) -> float:
-    return float(
-        np.nanmean([o.requests for o in found if (o.situation, o.minutes) == (situation, minutes)])
-    )
+    return float(np.nanmean([o.requests for o in found if (o.situation, o.minutes) == (situation, minutes)]))
 
 
 def _mark(ok: bool) -> str:

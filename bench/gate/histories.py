@@ -1,8 +1,8 @@
 """Histories of simulated servers for the gate: the same server and traffic, another day; sound or made worse.
 
-The product's own simulator, whose step times were fitted to recordings of a real server, with three kinds of
-noise that come in runs: demand that wanders over minutes (and follows the day, or bursts), a host whose speed wanders
-over minutes by a few percent, and the scatter of single steps. What a client would have seen is taken from the same run.
+The product's own simulator, whose step times were fitted to recordings of a real server, with noise that
+comes in runs: demand that wanders over minutes (and follows the day, or bursts), a host whose speed wanders over
+minutes by a few percent, and the scatter of single steps. What a client would have seen is of the same run.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class HostSpeed(Throttle):
 
 @dataclass(frozen=True, slots=True)
 class Worse:
-    """What is the matter with a candidate: `speed` 0.9 loses a tenth, `first_token` 1.25 is a quarter later."""
+    """What is wrong with a candidate: `speed` 0.9 loses a tenth, `first_token` 1.25 is a quarter later."""
 
     speed: float = 1.0
     first_token: float = 1.0
@@ -83,7 +83,9 @@ class Watched(World):
         super()._ended(request, now_s)
 
 
-def history(situation: str, server: int, day: int, minutes: float, worse: Worse = SOUND) -> tuple[Recording, Recording]:
+def history(
+    situation: str, server: int, day: int, minutes: float, worse: Worse = SOUND
+) -> tuple[Recording, Recording]:
     """(what its metrics show, what its client saw) of one day of one server."""
     setup = _setup(situation, server, day, minutes, worse)
     world = Watched(setup, day + 1000 * server, worse)
@@ -112,7 +114,9 @@ def _setup(situation: str, server: int, day: int, minutes: float, worse: Worse) 
         case _:
             load = OpenLoop(kind, rate, wander)
     faults = (HostSpeed(-WARM_S, 1 / worse.speed, seed=104729 * server + day),)
-    setup = draw.setup(Era(), engine, (load,), faults=faults, hours=minutes / 60, companions=Companions(up=False))
+    setup = draw.setup(
+        Era(), engine, (load,), faults=faults, hours=minutes / 60, companions=Companions(up=False)
+    )
     return replace(setup, scrape=Scrape(EVERY_S), warm_s=WARM_S)
 
 
@@ -129,7 +133,9 @@ def _requests(world: Watched, start: float, worse: Worse) -> Iterator[Samples | 
         rows.append((start + end + late, ttft, e2e, r.output, r.prompt, 0.0, gap))
     table = np.array(sorted(rows)).T
     # requests that end in one step end together, and a moment holds one sample
-    times = np.maximum.accumulate(table[0] - 1e-5 * np.arange(table.shape[1])) + 1e-5 * np.arange(table.shape[1])
+    times = np.maximum.accumulate(table[0] - 1e-5 * np.arange(table.shape[1])) + 1e-5 * np.arange(
+        table.shape[1]
+    )
     names = (series.TTFT, series.E2E, series.OUTPUT_TOKENS, series.PROMPT_TOKENS, series.ERROR, series.ITL)
     for name, values in zip(names, table[1:], strict=True):
         yield Samples(series.PROBE_INSTANCE, name, times, values)

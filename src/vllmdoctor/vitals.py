@@ -350,7 +350,7 @@ class Vitals:
 
 
 def usual_rate(load: FloatArray, rate: FloatArray) -> FloatArray:
-    """The rate that each load (requests in the system) usually brings; NaN without load or below 12 known bins.
+    """The rate that each load (requests in the system) usually brings; NaN without load or with few bins.
 
     The mean rate by load, never falling with load: more requests in the system do not excuse fewer tokens.
     """

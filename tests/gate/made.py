@@ -43,12 +43,32 @@ def probe(seed: int, *, right: float = 1.0, facts: Sequence[Fact] = (), **speed:
         columns.append((first, first + sum(between), len(between) + 1, 200, float(rng.random() < right), 0.0))
     order = np.argsort(ends)
     times = np.array(ends)[order]
-    names = (series.TTFT, series.E2E, series.OUTPUT_TOKENS, series.PROMPT_TOKENS, series.CORRECT, series.ERROR)
+    names = (
+        series.TTFT,
+        series.E2E,
+        series.OUTPUT_TOKENS,
+        series.PROMPT_TOKENS,
+        series.CORRECT,
+        series.ERROR,
+    )
     table = np.array(columns)[order].T
     gaps.sort()
     itl = Samples(series.PROBE_INSTANCE, series.ITL, [t for t, _ in gaps], [g for _, g in gaps])
-    told = (Fact("probe_loop", "closed", "probe"), Fact("probe_concurrency", speed.get("clients", 8), "probe"), *facts)
-    return gather([*(Samples(series.PROBE_INSTANCE, n, times, v) for n, v in zip(names, table, strict=True)), itl, *told])
+    told = (
+        Fact("probe_loop", "closed", "probe"),
+        Fact("probe_concurrency", speed.get("clients", 8), "probe"),
+        *facts,
+    )
+    return gather(
+        [
+            *(
+                Samples(series.PROBE_INSTANCE, n, times.tolist(), v.tolist())
+                for n, v in zip(names, table, strict=True)
+            ),
+            itl,
+            *told,
+        ]
+    )
 
 
 def given(*recordings: Recording) -> Given:

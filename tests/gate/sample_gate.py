@@ -17,7 +17,9 @@ BASELINE = Side(
     5000.0,
     {"vllmdoctor": "0.1.0", "written": "2026-11-29T13:00:00Z"},
 )
-CANDIDATE = Side(("pr.rec",), "requests", "llama-3-70b", "0.32.0", 1_795_970_000.0, 1_795_973_600.0, 1, 4810.0, {})
+CANDIDATE = Side(
+    ("pr.rec",), "requests", "llama-3-70b", "0.32.0", 1_795_970_000.0, 1_795_973_600.0, 1, 4810.0, {}
+)
 THROUGHPUT = Measure(
     "throughput", "throughput", "tokens/s", "higher", 344.0, 301.0, 0.875, 0.861, 0.889, 0.95,
     Judgement.REGRESSED, 0.924, (20, 20), basis="a closed loop: the server sets the pace",
@@ -58,7 +60,8 @@ REGRESSED = Gate(
     0.05,
 )
 PASSED = Gate(
-    Judgement.PASS, "no worse than the tolerances allow", (ITL, CORRECT), (), BASELINE, CANDIDATE, (), (), (), 0.05
+    Judgement.PASS, "no worse than the tolerances allow", (ITL, CORRECT), (), BASELINE, CANDIDATE,
+    (), (), (), 0.05,
 )  # fmt: skip
 UNCLEAR = Gate(
     Judgement.INCONCLUSIVE,

@@ -24,7 +24,9 @@ class Runner:
         self.folder = folder
         self.output, self.summary = folder / "output", folder / "summary.md"
         defaults = {name: str(each.get("default", "")) for name, each in ACTION["inputs"].items()}
-        self.values = {f"inputs.{k}": v for k, v in (defaults | inputs).items()} | {"github.action_path": str(ROOT)}
+        self.values = {f"inputs.{k}": v for k, v in (defaults | inputs).items()} | {
+            "github.action_path": str(ROOT)
+        }
 
     def run(self, step: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         """Run one `run:` step."""
@@ -77,7 +79,8 @@ def test_no_step_has_an_expression_in_its_script() -> None:
 
 def test_a_regression_fails_the_step_annotates_and_leaves_reports(installed: Path) -> None:
     runner = Runner(
-        installed, {"candidate": "example:kv-thrash\n", "baseline": "example:kv-thrash-fix-blocks\n", "reports": "bad"}
+        installed,
+        {"candidate": "example:kv-thrash\n", "baseline": "example:kv-thrash-fix-blocks\n", "reports": "bad"},
     )
 
     done = runner.run(step("Gate"))
@@ -86,7 +89,12 @@ def test_a_regression_fails_the_step_annotates_and_leaves_reports(installed: Pat
     assert done.stdout.startswith("::error title=throughput regressed::")
     assert runner.output.read_text(encoding="utf-8").splitlines()[-1] == "judgement=regressed"
     assert "### ❌ vllmdoctor gate: REGRESSED" in runner.summary.read_text(encoding="utf-8")
-    assert sorted(p.name for p in (installed / "bad").iterdir()) == ["gate.json", "gate.md", "gate.sarif", "gate.xml"]
+    assert sorted(p.name for p in (installed / "bad").iterdir()) == [
+        "gate.json",
+        "gate.md",
+        "gate.sarif",
+        "gate.xml",
+    ]
 
 
 def test_arguments_are_passed_on_and_what_cannot_be_told_may_pass(installed: Path) -> None:

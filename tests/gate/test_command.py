@@ -31,8 +31,14 @@ def gate(*arguments: str | Path, **environment: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(THRASH, 1), (FIX, 0), (UNCLEAR, 3), ((*UNCLEAR, "--inconclusive", "pass"), 0), ((*THRASH, "--inconclusive", "pass"), 1)],
-)  # fmt: skip
+    [
+        (THRASH, 1),
+        (FIX, 0),
+        (UNCLEAR, 3),
+        ((*UNCLEAR, "--inconclusive", "pass"), 0),
+        ((*THRASH, "--inconclusive", "pass"), 1),
+    ],
+)
 def test_the_exit_code_says_how_the_gate_ended(arguments: tuple[str, ...], code: int) -> None:
     assert gate(*arguments).returncode == code
 
@@ -47,7 +53,7 @@ def test_the_exit_code_says_how_the_gate_ended(arguments: tuple[str, ...], code:
         ((*FIX, "--inconclusive", "maybe"), "no answer to --inconclusive named 'maybe'"),
         ((*FIX, "-o", "gate.doc"), "no format for files named '.doc'"),
         (("no.rec", "--baseline", "example:healthy"), "no such file: no.rec"),
-        (("prom+http://h:9@noon/1h", "--baseline", "example:healthy"), "prom+http://h:9@noon/1h: not a time: 'noon'"),
+        (("prom+http://h:9@noon/1h", *FIX[1:]), "prom+http://h:9@noon/1h: not a time: 'noon'"),
         (("example:healthy", "--update-baseline", "no/base.rec"), "no folder no"),
     ],
 )  # fmt: skip
@@ -135,7 +141,9 @@ def test_a_baseline_is_updated_only_by_a_candidate_that_passes(tmp_path: Path) -
 def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
     base = tmp_path / "base.rec"
     gate("example:healthy", "--update-baseline", base)
-    base.write_text(base.read_text(encoding="utf-8").replace(SCHEMA, "vllmdoctor/baseline/9"), encoding="utf-8")
+    base.write_text(
+        base.read_text(encoding="utf-8").replace(SCHEMA, "vllmdoctor/baseline/9"), encoding="utf-8"
+    )
 
     done = gate("example:healthy", "--baseline", base)
 

@@ -17,7 +17,14 @@ from vllmdoctor.render.gate import FORMATS, format_for, render
 GOLDEN = Path(__file__).parents[1] / "golden"
 HERE = Path(__file__).parent
 SARIF = HERE / "node_modules/@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"
-ENDINGS = {"text": "txt", "json": "json", "markdown": "md", "junit": "xml", "sarif": "sarif", "github": "github.txt"}
+ENDINGS = {
+    "text": "txt",
+    "json": "json",
+    "markdown": "md",
+    "junit": "xml",
+    "sarif": "sarif",
+    "github": "github.txt",
+}
 
 
 def check_golden(name: str, text: str) -> None:
@@ -66,7 +73,9 @@ def test_the_junit_schema_does_judge() -> None:
 
 @pytest.fixture(scope="module")
 def sarif_schema() -> Any:
-    jsonschema = pytest.importorskip("jsonschema", reason="NOT CHECKED: no JSON schemas (pip install jsonschema)")
+    jsonschema = pytest.importorskip(
+        "jsonschema", reason="NOT CHECKED: no JSON schemas (pip install jsonschema)"
+    )
     if not SARIF.exists():
         pytest.skip(f"NOT CHECKED: no schema of SARIF (npm install in {HERE})")
     return jsonschema.Draft4Validator(json.loads(SARIF.read_text(encoding="utf-8")))
@@ -90,7 +99,12 @@ def test_a_regression_fails_a_case_and_what_cannot_be_told_is_an_error() -> None
     suite = ElementTree.fromstring(render(REGRESSED, "junit"))[0]
 
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "1", "0")
-    assert [case[0].tag for case in suite.iter("testcase")] == ["failure", "error", "system-out", "system-out"]
+    assert [case[0].tag for case in suite.iter("testcase")] == [
+        "failure",
+        "error",
+        "system-out",
+        "system-out",
+    ]
 
 
 def test_what_may_pass_is_skipped_in_junit_a_note_in_sarif_and_a_notice_on_github() -> None:
@@ -105,7 +119,10 @@ def test_what_may_pass_is_skipped_in_junit_a_note_in_sarif_and_a_notice_on_githu
 def test_sarif_holds_a_result_for_what_is_worse_or_unknown_and_none_for_a_pass() -> None:
     results = json.loads(render(REGRESSED, "sarif"))["runs"][0]["results"]
 
-    assert [(r["ruleId"], r["level"]) for r in results] == [("gate/throughput", "error"), ("gate/ttft_p95", "warning")]
+    assert [(r["ruleId"], r["level"]) for r in results] == [
+        ("gate/throughput", "error"),
+        ("gate/ttft_p95", "warning"),
+    ]
     assert json.loads(render(PASSED, "sarif"))["runs"][0]["results"] == []
 
 

@@ -21,13 +21,24 @@ from vllmdoctor.recording import gather
 FASTER = Question("throughput", "throughput", "tokens/s", True, 0.05)
 LATER = Question("ttft_p95", "time to first token (p95)", "s", False, 0.10)
 CORRECT = Question("correctness", "correct answers", "ratio", True, 0.0)
-PASS, IMPROVED, REGRESSED, INCONCLUSIVE = Judgement.PASS, Judgement.IMPROVED, Judgement.REGRESSED, Judgement.INCONCLUSIVE
+PASS, IMPROVED, REGRESSED, INCONCLUSIVE = (
+    Judgement.PASS,
+    Judgement.IMPROVED,
+    Judgement.REGRESSED,
+    Judgement.INCONCLUSIVE,
+)
 
 
 @pytest.mark.parametrize(
     ("p", "freedom", "expected"),
-    [(0.975, 1, 12.7062), (0.975, 2, 4.30265), (0.99, 5, 3.36493), (0.95, 18, 1.73406), (0.9875, 1e6, 2.24140)],
-)  # fmt: skip
+    [
+        (0.975, 1, 12.7062),
+        (0.975, 2, 4.30265),
+        (0.99, 5, 3.36493),
+        (0.95, 18, 1.73406),
+        (0.9875, 1e6, 2.2414),
+    ],
+)
 def test_students_t_is_that_of_the_tables(p: float, freedom: float, expected: float) -> None:
     assert t_quantile(p, freedom) == pytest.approx(expected, rel=1e-5)
 
@@ -63,7 +74,9 @@ def test_too_few_blocks_have_a_value_and_no_spread() -> None:
     ("seconds", "requests", "blocks"),
     [(215, 500, 10), (3600, 5000, 20), (3600, 120, 12), (70, 5000, 0), (3600, 40, 0), (900, math.inf, 15)],
 )
-def test_blocks_are_ten_to_twenty_where_time_and_requests_allow(seconds: float, requests: float, blocks: int) -> None:
+def test_blocks_are_ten_to_twenty_where_time_and_requests_allow(
+    seconds: float, requests: float, blocks: int
+) -> None:
     assert blocks_for(seconds, requests) == blocks
 
 
@@ -128,7 +141,12 @@ def test_what_it_says_it_could_have_shown_is_shown_nine_times_in_ten() -> None:
     error = 0.02
     smallest = judge(FASTER, steady(1.0, error), steady(1.0, error), 0.0125).detectable
     found = [
-        judge(FASTER, steady(1.0, error), steady(smallest * float(np.exp(error * math.sqrt(2) * z)), error), 0.0125)
+        judge(
+            FASTER,
+            steady(1.0, error),
+            steady(smallest * float(np.exp(error * math.sqrt(2) * z)), error),
+            0.0125,
+        )
         for z in rng.standard_normal(2000)
     ]
 
@@ -266,5 +284,5 @@ def test_sides_with_nothing_in_common_are_refused() -> None:
         for name in ("generation_tokens_total", "num_requests_running")
     )
 
-    with pytest.raises(NotEnoughData, match="the baseline has requests .*, the candidate server metrics"):
+    with pytest.raises(NotEnoughData, match=r"the baseline has requests .*, the candidate server metrics"):
         compare(given(probe(1, count=50)), given(server))

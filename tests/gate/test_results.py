@@ -25,7 +25,7 @@ def read(path: Path) -> list[Recording]:
 
 def values(recording: Recording, name: str, instance: str = "probe") -> list[float]:
     column = recording.columns[instance][name]
-    return [v for v in column.values.tolist() if v == v]  # noqa: PLR0124 - NaN is "not in this row"
+    return [v for v in column.values.tolist() if v == v]
 
 
 def test_vllm_bench_with_details_gives_each_request_and_each_gap(tmp_path: Path) -> None:
@@ -70,7 +70,9 @@ def test_appended_results_are_repeat_runs(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
-def guidellm(count: int, *, strategy: dict[str, Any] | None = None, totals: int | None = None) -> dict[str, Any]:
+def guidellm(
+    count: int, *, strategy: dict[str, Any] | None = None, totals: int | None = None
+) -> dict[str, Any]:
     def request(start: float, ttft: float, gaps: list[float]) -> dict[str, Any]:
         return {
             "type_": "generative_request_stats",
@@ -93,11 +95,20 @@ def guidellm(count: int, *, strategy: dict[str, Any] | None = None, totals: int 
             "backend": {"model": "llama-3-70b"},
         },
         "metrics": {
-            "request_totals": {"successful": totals or count, "errored": 1, "incomplete": 0, "total": count + 1},
+            "request_totals": {
+                "successful": totals or count,
+                "errored": 1,
+                "incomplete": 0,
+                "total": count + 1,
+            },
             "time_to_first_token_ms": summary,
             "output_tokens_per_second": {"successful": {"mean": 301.0}},
         },
-        "requests": {"successful": done, "incomplete": [], "errored": [{**done[0], "time_to_first_token_ms": None}]},
+        "requests": {
+            "successful": done,
+            "incomplete": [],
+            "errored": [{**done[0], "time_to_first_token_ms": None}],
+        },
         "start_time": 1_795_960_000.0,
         "end_time": 1_795_960_300.0,
     }
@@ -126,7 +137,7 @@ def test_a_sweep_of_guidellm_is_refused_since_it_is_many_loads(tmp_path: Path) -
     sweep = guidellm(5)
     sweep["benchmarks"] += guidellm(5, strategy={"type_": "constant", "rate": 2.0})["benchmarks"]
 
-    with pytest.raises(UsageError, match="2 loads: concurrent 8, constant 2.0"):
+    with pytest.raises(UsageError, match=r"2 loads: concurrent 8, constant 2\.0"):
         read_results(write(tmp_path / "benchmarks.json", sweep))
 
 
@@ -155,7 +166,10 @@ def aiperf_record(start: float, ttft: float, gaps: list[float], **more: Any) -> 
 
 def test_aiperf_records_give_each_request_without_warm_up_and_cancelled_ones(tmp_path: Path) -> None:
     records = [aiperf_record(*row) for row in rows(4, 30)]
-    records += [aiperf_record(*rows(4, 1)[0], benchmark_phase="warmup"), aiperf_record(*rows(4, 1)[0], was_cancelled=True)]
+    records += [
+        aiperf_record(*rows(4, 1)[0], benchmark_phase="warmup"),
+        aiperf_record(*rows(4, 1)[0], was_cancelled=True),
+    ]
 
     (one,) = read(write(tmp_path / "profile_export.jsonl", *records))
 

@@ -73,9 +73,14 @@ def test_more_load_is_no_excuse_for_nothing_and_no_proof_of_anything() -> None:
 def test_the_changed_flags_and_the_likely_reason_are_named() -> None:
     found = gate("kv-thrash", "kv-thrash-fix-blocks")
 
-    assert ("num_gpu_blocks_override", "512", "64") in [(c.key, c.baseline, c.candidate) for c in found.changes]
+    assert ("num_gpu_blocks_override", "512", "64") in [
+        (c.key, c.baseline, c.candidate) for c in found.changes
+    ]
     assert (found.causes[0].slug, found.causes[0].new) == ("overload", True)
 
 
 def test_a_cause_that_the_baseline_has_too_is_not_new() -> None:
-    assert [(c.slug, c.new) for c in gate("kv-thrash-fix-maxseqs", "kv-thrash").causes][0] == ("overload", False)
+    assert next((c.slug, c.new) for c in gate("kv-thrash-fix-maxseqs", "kv-thrash").causes) == (
+        "overload",
+        False,
+    )

@@ -7,7 +7,6 @@ from dataclasses import replace
 from vllmdoctor import probe_series as series
 from vllmdoctor import run_series
 from vllmdoctor.gate import requests
-from vllmdoctor.gate.blocks import Estimate
 from vllmdoctor.gate.changed import closed_loop
 from vllmdoctor.gate.evidence import Given
 from vllmdoctor.gate.lined_up import line_up
@@ -107,7 +106,13 @@ def _of_requests(question: Question, baseline: Given, candidate: Given, alarm: f
         name = series.TTFT if question.name == "ttft_p95" else series.ITL
         return judge(question, requests.tail(before, name), requests.tail(now, name), alarm)
     if closed_loop(baseline) and closed_loop(candidate):
-        return judge(question, requests.rates(before), requests.rates(now), alarm, "a closed loop: the server sets the pace")
+        return judge(
+            question,
+            requests.rates(before),
+            requests.rates(now),
+            alarm,
+            "a closed loop: the server sets the pace",
+        )
     base, here = requests.at_equal_load(before, now)
     return judge(question, base, here, alarm, "at equal load: what is served follows demand")
 

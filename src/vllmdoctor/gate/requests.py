@@ -91,10 +91,15 @@ def rates(runs: Sequence[Run]) -> Estimate:
 
 
 def at_equal_load(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[Estimate, Estimate]:
-    """Generated tokens per second over what as many requests in flight usually bring, times the mean of that."""
-    sides = [[_grid(run, count) for run, count in zip(runs, _cuts(runs), strict=True)] for runs in (baseline, candidate)]
+    """Generated tokens per second at the mean load of both: over what each load usually brings."""
+    sides = [
+        [_grid(run, count) for run, count in zip(runs, _cuts(runs), strict=True)]
+        for runs in (baseline, candidate)
+    ]
     grids = [grid for side in sides for grid in side]
-    usual = usual_rate(np.concatenate([g.load for g in grids]), np.concatenate([g.tokens / g.step for g in grids]))
+    usual = usual_rate(
+        np.concatenate([g.load for g in grids]), np.concatenate([g.tokens / g.step for g in grids])
+    )
     level = float(np.nanmean(usual)) if np.isfinite(usual).any() else math.nan
     shares = np.split(usual, np.cumsum([g.load.size for g in grids])[:-1])
     first = _summed(sides[0], [s * g.step for s, g in zip(shares, sides[0], strict=False)])
