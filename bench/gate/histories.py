@@ -1,8 +1,8 @@
 """Histories of simulated servers for the gate: the same server and traffic, another day; sound or made worse.
 
 The product's own simulator, whose step times were fitted to recordings of a real server, with noise that
-comes in runs: demand that wanders over minutes (and follows the day, or bursts), a host whose speed wanders over
-minutes by a few percent, and the scatter of single steps. What a client would have seen is of the same run.
+comes in runs: demand that wanders over minutes (and follows the day, or bursts), a host whose speed wanders
+over minutes by a few percent, and the scatter of single steps. What a client would have seen is of that run.
 """
 
 from collections.abc import Iterator
