@@ -2,7 +2,7 @@
 
     python -m bench.prometheus [--engines 20] [--hours 24] [--every 15] [--keep FOLDER]
 
-A real Prometheus is filled by promtool with so many engines, each with the series of a real page.
+A real Prometheus is filled with so many engines, each with the series of a real page.
 Then, each in a process of its own: our source; curl with the very same queries, one by one; and
 prometheus-api-client, which pulls every raw series. Needs `prometheus`, `promtool` and `curl` on
 PATH and the package prometheus-api-client.
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.prometheus.history import END, write
+from bench.prometheus.history import END, FLAGS, fill
 from tests.prometheus import store
 
 
@@ -35,16 +35,13 @@ def main() -> int:
     if not found:
         sys.exit("needs `prometheus` and `promtool` on PATH")
     with folder_for(options.keep) as folder:
-        history = folder / "history.om"
-        if not (folder / "data").exists():
-            started = time.monotonic()
-            samples, series = write(history, options.engines, options.hours * 3600, options.every)
-            took = time.monotonic() - started
-            print(f"written: {samples / 1e6:.1f} million samples of {series} series, {took:.0f} s")
-        started = time.monotonic()
-        with store.prometheus(found[0], [history], folder) as url:
-            print(f"Prometheus {found[0].version} filled and started: {time.monotonic() - started:.0f} s")
-            history.unlink(missing_ok=True)
+        filled, started = (folder / "data").exists(), time.monotonic()
+        with store.prometheus(found[0], [], folder, *FLAGS) as url:
+            print(f"Prometheus {found[0].version}", flush=True)
+            for samples in () if filled else fill(url, options.engines, options.hours * 3600, options.every):
+                took = time.monotonic() - started
+                print(f"\r{samples / 1e6:.1f} million samples written, {took:.0f} s", end="", flush=True)
+            print()
             window = options.hours * 3600
             ours = measured("ours", url, window, str(folder / "queries.json"), str(options.max_points))
             print(row("vllmdoctor", ours), f"  at {ours['fine']:g} s, histograms at {ours['coarse']:g} s")

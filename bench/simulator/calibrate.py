@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.simulator.fitting import WINDOW_LENGTH_S, Fit, Profile, fit_healthy, mean_factor, measure_host, run
 from bench.simulator.recordings import WINDOW_S, Recording, measured, recording
 
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3, 4)
 """The model's numbers are means over these."""
 COMPARED = ("gen/s", "run", "wait", "preempt", "ttft50", "ttft95")
 SMALL = {"run": 0.5, "wait": 1.0, "preempt": 5.0}

@@ -6,6 +6,7 @@ are held against the recorded ones, so that batching, waiting and idling need no
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from concurrent.futures import ProcessPoolExecutor
@@ -37,6 +38,9 @@ TTFT = "vllm:time_to_first_token_seconds"
 QUEUE = "vllm:request_queue_time_seconds"
 WINDOW_LENGTH_S = 20.0
 """One factor of the host's speed for so long."""
+STALL_S = 1.0
+"""A gap between two tokens that only a long prefill makes; a bucket's edge."""
+_LE = f'le="{STALL_S}"'
 _LEAST_TOKENS = 20.0
 _DAMPING = 0.7
 _KEYS = (
@@ -49,7 +53,8 @@ _KEYS = (
 _STEP = 0.15
 _STAY = 0.2
 _TURNS = 2
-_FIT_SEEDS = (0, 1)
+_FIT_SEEDS = (0, 1, 2, 3)
+_HOST_SEEDS = (0, 1, 2)
 _JITTER = 0.2
 """Used while the coefficients are fitted."""
 _JITTERS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -84,20 +89,53 @@ def run(
 # --- the host's speed over time ------------------------------------------------------------
 
 
-def itl_by_window(pages: Sequence[Page], length_s: float) -> tuple[list[float], list[float]]:
-    """(seconds between tokens, gaps between tokens), summed over each window of ``length_s``.
+@dataclass(frozen=True)
+class Gaps:
+    """Gaps between tokens that ended in one second of a recording."""
 
-    The last window may be up to half a window longer or shorter than the others.
+    at_s: float
+    seconds: float
+    count: float
+    stalled: bool
+    """Whether one of them was longer than STALL_S."""
+
+
+def gaps_by_second(pages: Iterable[Page]) -> list[Gaps]:
+    """What each second's scrape adds to the inter-token latencies.
+
+    Once requests are preempted, long gaps are their waits, and nothing is called a stall any more.
     """
-    count = max(1, round(WINDOW_S[1] / length_s))
-    edges = [index * length_s for index in range(count)] + [WINDOW_S[1]]
-    times = [page.time_s for page in pages]
 
-    def steps(name: str) -> list[float]:
-        totals = [sum(v for k, v in page.values.items() if k.partition("{")[0] == name) for page in pages]
-        return [float(each) for each in np.diff(np.interp(edges, times, totals))]
+    def read(page: Page) -> tuple[float, float, float]:
+        seconds = count = within = preempted = 0.0
+        for key, value in page.values.items():
+            name = key.partition("{")[0]
+            seconds += value if name == f"{ITL}_sum" else 0.0
+            count += value if name == f"{ITL}_count" else 0.0
+            within += value if name == f"{ITL}_bucket" and _LE in key else 0.0
+            preempted += value if name == "vllm:num_preemptions_total" else 0.0
+        return seconds, count, 0.0 if preempted else count - within
 
-    return steps(f"{ITL}_sum"), steps(f"{ITL}_count")
+    found = []
+    for (_, old), (at_s, new) in itertools.pairwise((page.time_s, read(page)) for page in pages):
+        found.append(Gaps(at_s, new[0] - old[0], new[1] - old[1], new[2] > old[2]))
+    return found
+
+
+def slower(real: Sequence[Gaps], model: Sequence[Gaps], start_s: float, end_s: float) -> float:
+    """How many times longer the real gaps of a period are on average; NaN with next to none.
+
+    Seconds in which either server stalled are left out: a long prefill lengthens the gaps of
+    whoever happens to stream, and would outweigh all else.
+    """
+    stalled = {round(each.at_s) for each in (*real, *model) if each.stalled}
+
+    def mean(gaps: Sequence[Gaps]) -> float:
+        kept = [each for each in gaps if start_s <= each.at_s < end_s and round(each.at_s) not in stalled]
+        count = sum(each.count for each in kept)
+        return sum(each.seconds for each in kept) / count if count > _LEAST_TOKENS else math.nan
+
+    return mean(real) / mean(model)
 
 
 def measure_speed(
@@ -111,20 +149,23 @@ def measure_speed(
 
     The one thing compared is the mean inter-token latency: one factor for the whole recording
     first, then one for each window, until the replay's latencies are the recorded ones. Windows
-    with next to no tokens keep the whole recording's factor.
+    with next to no tokens keep the whole recording's factor. The last window may be up to half a
+    window longer or shorter than the others.
     """
-    real_s, real_n = itl_by_window(each.pages, length_s)
-    factors = [factor for _, factor in start] if start else [1.0] * len(real_s)
+    real = gaps_by_second(each.pages)
+    count = max(1, round(WINDOW_S[1] / length_s))
+    edges = [index * length_s for index in range(count)] + [WINDOW_S[1]]
+    factors = [factor for _, factor in start] if start else [1.0] * count
     for turn in range(rounds):
-        pages = run(each, fit, _profile(factors, length_s))
-        model_s, model_n = itl_by_window(pages, length_s)
+        profile = _profile(factors, length_s)
+        model = [gap for seed in _HOST_SEEDS for gap in gaps_by_second(run(each, fit, profile, seed=seed))]
         if not turn and not start:
-            whole = (sum(real_s) / sum(real_n)) / (sum(model_s) / sum(model_n))
-            factors = [whole] * len(real_s)
+            factors = [slower(real, model, 0.0, WINDOW_S[1])] * count
             continue
-        for index, (a, n, b, m) in enumerate(zip(real_s, real_n, model_s, model_n, strict=True)):
-            if min(n, m) > _LEAST_TOKENS:
-                factors[index] *= min(2.0, max(0.5, (a / n) / (b / m))) ** _DAMPING
+        for index, (begin_s, end_s) in enumerate(itertools.pairwise(edges)):
+            ratio = slower(real, model, begin_s, end_s)
+            if ratio == ratio:
+                factors[index] *= min(2.0, max(0.5, ratio)) ** _DAMPING
     return _profile(factors, length_s)
 
 
@@ -202,26 +243,19 @@ def _lacking_of(job: tuple[Recording, Fit]) -> float:
 
 
 def first_guess(recordings: Sequence[Recording]) -> Numbers:
-    """Logs of the coefficients to start the search from.
+    """Logs of the coefficients to start the search from: straight lines through busy stretches.
 
-    Straight lines through the counters of busy stretches cannot tell the parts of a prefill's time
-    apart, so half of it, at the prompts' length, is given to attention. A decoding sequence's
-    attention to its context costs the same for each (query, key) pair, to begin with.
+    They cannot tell the parts of a prefill's time apart, so it is divided as its arithmetic is. A
+    decoding sequence's attention to its context costs what a prefill's does, to begin with.
     """
     busy = [interval for each in recordings for interval in each.busy]
     line = fit_step_model(busy)
     tokens, pairs = sum(each.prefill_tokens for each in busy), sum(each.prefill_pairs for each in busy)
     prefill_s = line.per_prefill_token_s * tokens + line.per_prefill_pair_s * pairs
-    pair_s = 0.5 * prefill_s / pairs
-    return np.log(
-        [
-            line.base_s,
-            0.5 * prefill_s / tokens,
-            max(line.per_decode_seq_s, 0.01 * line.base_s),
-            pair_s,
-            pair_s,
-        ]
-    )
+    pair_cost = recordings[0].pair_cost
+    token_s = prefill_s / (tokens + pair_cost * pairs)
+    decode_s = max(line.per_decode_seq_s, 0.01 * line.base_s)
+    return np.log([line.base_s, token_s, decode_s, pair_cost * token_s, pair_cost * token_s])
 
 
 def _improve(x: Numbers, recordings: Sequence[Recording], base: Fit, pool: Executor) -> Numbers:

@@ -66,10 +66,25 @@ def server_of(meta: Meta) -> Server:
         max_num_seqs=seqs,
         max_num_batched_tokens=flag("--max-num-batched-tokens", 2048),
         long_prefill_token_threshold=flag("--long-prefill-token-threshold", 0),
+        threshold_spares_lone_request=True,
         max_model_len=flag("--max-model-len", 2048),
         enable_prefix_caching="--no-enable-prefix-caching" not in arguments,
         frontend_s=0.006,
     )
+
+
+def pair_cost(meta: Meta) -> float:
+    """Arithmetic of one (query, key) pair, as a fraction of a prompt token's in the linear layers.
+
+    A pair is a product and a sum over each head's width, for the scores and again for the values;
+    a token passes each weight of the attention's projections and of the gated feed-forward once.
+    """
+    model = meta["model"]
+    wide = int(model["num_attention_heads"]) * int(model["head_dim"])
+    keys = int(model["num_key_value_heads"]) * int(model["head_dim"])
+    hidden = int(model["hidden_size"])
+    weights = hidden * (2 * wide + 2 * keys + 3 * int(model["intermediate_size"]))
+    return 2 * wide / weights
 
 
 def prefix_of(meta: Meta) -> int:
@@ -152,6 +167,7 @@ class Recording:
     server: Server
     arrivals: list[tuple[float, int, int]]
     prefix_tokens: int
+    pair_cost: float
     pages: list[Page]
 
     @property
@@ -166,4 +182,6 @@ def recording(folder: Path) -> Recording:
     meta: Meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     label = json.loads((folder / "truth.json").read_text(encoding="utf-8"))["label"]
     pages = [p for p in recorded_pages(folder, float(meta["t0_unix"])) if p.time_s <= WINDOW_S[1]]
-    return Recording(folder.name, label, server_of(meta), requests(folder), prefix_of(meta), pages)
+    return Recording(
+        folder.name, label, server_of(meta), requests(folder), prefix_of(meta), pair_cost(meta), pages
+    )

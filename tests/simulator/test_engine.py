@@ -100,6 +100,22 @@ def test_a_long_step_blocks_everybody_while_nobody_waits() -> None:
     assert slow(cured[-1]) <= 5  # the giants themselves
 
 
+@pytest.mark.parametrize(("spares", "prefill_s"), [(True, 0.82), (False, 0.88)])
+def test_the_threshold_spares_a_prompt_that_is_alone_in_newer_releases(
+    spares: bool, prefill_s: float
+) -> None:
+    server = Server(
+        num_gpu_blocks=4000,
+        step=QUIET,
+        long_prefill_token_threshold=1000,
+        threshold_spares_lone_request=spares,
+    )
+    alone = setup(server, Recorded(CHAT, ((1.0, 4000, 1),)), duration_s=60)
+    last = list(simulate(alone, seed=1))[-1]
+    # one step of 4,000 tokens, or four of 1,000
+    assert total(last, "vllm:request_prefill_time_seconds_sum") == pytest.approx(prefill_s, rel=0.02)
+
+
 def test_a_queue_head_that_does_not_fit_stops_those_behind_it() -> None:
     server = Server(num_gpu_blocks=500, step=QUIET, max_num_batched_tokens=8192)
     sent = ((0.0, 3000, 400), (1.0, 6000, 10), (2.0, 50, 10))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench.simulator.calibrate import agrees
-from bench.simulator.fitting import Fit, itl_by_window, measure_speed, run
+from bench.simulator.fitting import Fit, gaps_by_second, measure_speed, run
 from bench.simulator.recordings import Recording, requests
 
 from vllmdoctor.simulator import Page, Server, StepModel
@@ -56,7 +56,7 @@ def test_no_slowdown_changes_nothing() -> None:
 def test_the_hosts_speed_is_measured_from_the_latency_between_tokens() -> None:
     fit = Fit(STEP, 0.004)
     truth = [(0.0, 1.0), (75.0, 1.6), (150.0, 0.8)]
-    blank = Recording("made", "healthy", SERVER, ARRIVALS, 0, [])
+    blank = Recording("made", "healthy", SERVER, ARRIVALS, 0, 8e-4, [])
     made = replace(blank, pages=run(blank, fit, truth, seed=5))
     found = measure_speed(made, fit, length_s=75.0)
     assert [start for start, _ in found] == [0.0, 75.0, 150.0]
@@ -64,13 +64,23 @@ def test_the_hosts_speed_is_measured_from_the_latency_between_tokens() -> None:
         assert factor == pytest.approx(want, rel=0.05)
 
 
-def test_windows_hold_all_gaps_between_tokens() -> None:
+def test_the_seconds_of_a_recording_hold_all_gaps_between_tokens() -> None:
     pages = list(replay(ARRIVALS, SERVER, STEP, duration_s=224.5))
-    seconds, gaps = itl_by_window(pages, 20.0)
+    seconds = gaps_by_second(pages)
     name = "vllm:inter_token_latency_seconds"
-    assert len(seconds) == len(gaps) == 11
-    assert sum(gaps) == pytest.approx(total(pages[-1], f"{name}_count"), rel=0.01)
-    assert sum(seconds) == pytest.approx(total(pages[-1], f"{name}_sum"), rel=0.01)
+    assert sum(each.count for each in seconds) == pytest.approx(total(pages[-1], f"{name}_count"))
+    assert sum(each.seconds for each in seconds) == pytest.approx(total(pages[-1], f"{name}_sum"))
+    assert not any(each.stalled for each in seconds)
+
+
+def test_a_second_in_which_a_long_prefill_ends_is_no_measure_of_the_host() -> None:
+    giant = replace(SERVER, max_num_batched_tokens=16384, num_gpu_blocks=2048)
+    arrivals = sorted([*ARRIVALS, (100.2, 10_000, 5)])  # two seconds of prefill in one step
+    stalled = [
+        g.at_s for g in gaps_by_second(list(replay(arrivals, giant, STEP, duration_s=224.5))) if g.stalled
+    ]
+    assert stalled
+    assert all(101.0 < at_s < 105.0 for at_s in stalled)
 
 
 def test_requests_that_never_reached_the_server_are_left_out(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from vllmdoctor.cli.simulate import simulate
 from vllmdoctor.cli.terminal import color, encoding
 from vllmdoctor.errors import EXIT_DONE, EXIT_MISUSED, VllmDoctorError
 
+__all__ = ["app", "main"]
+
 # in the order of --help
 COMMANDS = (
     diagnose,

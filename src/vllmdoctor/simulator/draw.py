@@ -85,6 +85,7 @@ class Draw:
             enable_prefix_caching=version >= (0, 8, 0) if prefix is None else prefix,
             # V0 allocated whole prompts; V1 checks only the first chunk before 0.19.
             reserve_full_isl=version >= (0, 19, 0) or version < (0, 8, 0),
+            threshold_spares_lone_request=version >= (0, 32, 0),
             speculation=speculation,
             gpu_memory_utilization=0.92 if recent else 0.90,
             step=step or self.step(),

@@ -87,7 +87,10 @@ class Scheduler:
     def _chunk(self, request: Request, budget: int) -> int:
         tokens = min(request.target - request.done, budget)
         threshold = self.server.long_prefill_token_threshold
-        return min(tokens, threshold) if threshold else tokens
+        alone = len(self.batch.running) + len(self.waiting) <= 1
+        if not threshold or (alone and self.server.threshold_spares_lone_request):
+            return tokens
+        return min(tokens, threshold)
 
     def _admit(self, plan: list[tuple[Request, int]], budget: int, now_s: float) -> None:
         """First come, first served: stop at the first request that does not fit."""

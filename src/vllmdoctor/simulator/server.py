@@ -57,6 +57,8 @@ class Server:
     max_num_batched_tokens: int = 8192
     long_prefill_token_threshold: int = 0
     """0 = off, as in vLLM."""
+    threshold_spares_lone_request: bool = False
+    """A request alone in the scheduler is prefilled without that threshold (vLLM >= 0.32)."""
     max_model_len: int = 32768
     enable_prefix_caching: bool = True
     reserve_full_isl: bool = True
