@@ -2,21 +2,25 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from vllmdoctor import __version__
 from vllmdoctor.errors import FileExists, UsageError
 from vllmdoctor.gztail import MAGIC, inflate
-from vllmdoctor.model import Fact
-from vllmdoctor.recording import Recording
-from vllmdoctor.storage import save
+from vllmdoctor.model import Fact, Samples
+from vllmdoctor.recording import Column, Recording
+from vllmdoctor.storage import Recorder, save
 
 SCHEMA = "vllmdoctor/baseline/1"
 FAMILY = "vllmdoctor/baseline/"
 PREFIX = "baseline_"
 _ORIGIN = "gate --update-baseline"
+MOST_SAMPLES = 20_000  # a line of the file
 
 
 def about(recording: Recording) -> Mapping[str, str]:
@@ -76,7 +80,12 @@ def write(recording: Recording, path: Path) -> Path | None:
     """Put a baseline in its place at once; the older one is kept beside it, and its path is given back."""
     fresh = path.with_name(f".new-{os.getpid()}-{path.name}")
     try:
-        save(recording, fresh, {"targets": [], "baseline": SCHEMA})
+        seen = {i: of for i, of in recording.columns.items() if any(map(_by_client, of))}
+        server = {i: of for i, of in recording.columns.items() if i not in seen}
+        save(replace(recording, columns=server), fresh, {"targets": [], "baseline": SCHEMA})
+        with Recorder(fresh, {}, append=True, max_bytes=sys.maxsize) as recorder:
+            for samples in _samples(seen):
+                recorder.write(samples)
         older = None
         if path.exists():
             older = path.with_name(path.name + ".bak")
@@ -89,6 +98,21 @@ def write(recording: Recording, path: Path) -> Path | None:
     finally:
         fresh.unlink(missing_ok=True)
     return older
+
+
+def _by_client(series: str) -> bool:
+    return series.startswith(("probe:", "run:"))
+
+
+def _samples(columns: Mapping[str, Mapping[str, Column]]) -> Iterator[Samples]:
+    """What a client saw, each series at its own times: millions of tokens are no scrapes of all series."""
+    for instance, of in columns.items():
+        for series, column in of.items():
+            known = np.isfinite(column.values)
+            times, values = column.times[known], column.values[known]
+            for start in range(0, times.size, MOST_SAMPLES):
+                part = slice(start, start + MOST_SAMPLES)
+                yield Samples(instance, series, times[part].tolist(), values[part].tolist())
 
 
 def _is_baseline(path: Path) -> bool:

@@ -2,14 +2,14 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from tests.gate.made import bench_serve, probe, write
 
+from vllmdoctor.cli import main
 from vllmdoctor.commands_gate import given
 from vllmdoctor.gate_baseline import SCHEMA
 from vllmdoctor.sources import Window
@@ -20,13 +20,32 @@ FIX = ("example:kv-thrash-fix-blocks", "--baseline", "example:kv-thrash")
 UNCLEAR = ("example:kv-thrash-fix-maxseqs", "--baseline", "example:kv-thrash")
 
 
-def gate(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vllmdoctor", "gate", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"NO_COLOR": "1"} | environment,
-    )
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Gate: TypeAlias = "Callable[..., Done]"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def gate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Runs `vllmdoctor gate` in this process."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: str | Path) -> Done:
+        code = main(["gate", *map(str, arguments)])
+        return Done(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -39,7 +58,7 @@ def gate(*arguments: str | Path, **environment: str) -> subprocess.CompletedProc
         ((*THRASH, "--inconclusive", "pass"), 1),
     ],
 )
-def test_the_exit_code_says_how_the_gate_ended(arguments: tuple[str, ...], code: int) -> None:
+def test_the_exit_code_says_how_the_gate_ended(gate: Gate, arguments: tuple[str, ...], code: int) -> None:
     assert gate(*arguments).returncode == code
 
 
@@ -57,7 +76,7 @@ def test_the_exit_code_says_how_the_gate_ended(arguments: tuple[str, ...], code:
         (("example:healthy", "--update-baseline", "no/base.rec"), "no folder no"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_clear_line_and_exit_2(arguments: tuple[str, ...], words: str) -> None:
+def test_misuse_is_one_clear_line_and_exit_2(gate: Gate, arguments: tuple[str, ...], words: str) -> None:
     done = gate(*arguments)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -65,7 +84,7 @@ def test_misuse_is_one_clear_line_and_exit_2(arguments: tuple[str, ...], words: 
     assert "Traceback" not in done.stderr
 
 
-def test_several_files_are_written_beside_the_text(tmp_path: Path) -> None:
+def test_several_files_are_written_beside_the_text(gate: Gate, tmp_path: Path) -> None:
     files = [tmp_path / f"gate.{ending}" for ending in ("json", "md", "xml", "sarif")]
 
     done = gate(*THRASH, *(x for f in files for x in ("-o", f)))
@@ -77,17 +96,21 @@ def test_several_files_are_written_beside_the_text(tmp_path: Path) -> None:
     assert json.loads(files[3].read_text(encoding="utf-8"))["version"] == "2.1.0"
 
 
-def test_the_github_format_annotates_and_adds_to_the_steps_summary(tmp_path: Path) -> None:
+def test_the_github_format_annotates_and_adds_to_the_steps_summary(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("before\n", encoding="utf-8")
 
-    done = gate(*THRASH, "-f", "github", GITHUB_STEP_SUMMARY=str(summary))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+
+    done = gate(*THRASH, "-f", "github")
 
     assert done.stdout.startswith("::error title=throughput regressed::290 tokens/s -> 215 tokens/s")
     assert summary.read_text(encoding="utf-8").startswith("before\n### ❌ vllmdoctor gate: REGRESSED")
 
 
-def test_a_baseline_is_written_with_its_provenance_and_compared_with(tmp_path: Path) -> None:
+def test_a_baseline_is_written_with_its_provenance_and_compared_with(gate: Gate, tmp_path: Path) -> None:
     base = tmp_path / "base.rec.gz"
 
     written = gate("example:kv-thrash-fix-blocks", "--update-baseline", base)
@@ -103,7 +126,7 @@ def test_a_baseline_is_written_with_its_provenance_and_compared_with(tmp_path: P
     assert json.loads(done.stdout)["baseline"]["version"] == "0.32.0"
 
 
-def test_an_older_baseline_is_kept_beside_the_new_one(tmp_path: Path) -> None:
+def test_an_older_baseline_is_kept_beside_the_new_one(gate: Gate, tmp_path: Path) -> None:
     base = tmp_path / "base.rec.gz"
     gate("example:healthy", "--update-baseline", base)
     first = base.read_bytes()
@@ -116,7 +139,7 @@ def test_an_older_baseline_is_kept_beside_the_new_one(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["base.rec.gz", "base.rec.gz.bak"]
 
 
-def test_a_file_that_is_no_baseline_is_never_replaced(tmp_path: Path) -> None:
+def test_a_file_that_is_no_baseline_is_never_replaced(gate: Gate, tmp_path: Path) -> None:
     mine = tmp_path / "notes.txt"
     mine.write_text("mine", encoding="utf-8")
 
@@ -127,7 +150,7 @@ def test_a_file_that_is_no_baseline_is_never_replaced(tmp_path: Path) -> None:
     assert mine.read_text(encoding="utf-8") == "mine"
 
 
-def test_a_baseline_is_updated_only_by_a_candidate_that_passes(tmp_path: Path) -> None:
+def test_a_baseline_is_updated_only_by_a_candidate_that_passes(gate: Gate, tmp_path: Path) -> None:
     base = tmp_path / "base.rec.gz"
     gate("example:kv-thrash-fix-blocks", "--update-baseline", base)
     before = base.read_bytes()
@@ -138,7 +161,7 @@ def test_a_baseline_is_updated_only_by_a_candidate_that_passes(tmp_path: Path) -
     assert f"baseline {base} not updated: the gate did not pass" in worse.stderr
 
 
-def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(gate: Gate, tmp_path: Path) -> None:
     base = tmp_path / "base.rec"
     gate("example:healthy", "--update-baseline", base)
     base.write_text(
@@ -151,7 +174,9 @@ def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(tmp_path: Path)
     assert "the baseline is of schema 'vllmdoctor/baseline/9'" in done.stderr
 
 
-def test_results_of_a_load_generator_go_through_the_gate_and_into_a_baseline(tmp_path: Path) -> None:
+def test_results_of_a_load_generator_go_through_the_gate_and_into_a_baseline(
+    gate: Gate, tmp_path: Path
+) -> None:
     good = write(tmp_path / "main.json", bench_serve(1))
     slow = write(tmp_path / "pr.json", bench_serve(2, gap=0.036))
     base = tmp_path / "base.rec.gz"
@@ -162,15 +187,15 @@ def test_results_of_a_load_generator_go_through_the_gate_and_into_a_baseline(tmp
     assert gate(write(tmp_path / "same.json", bench_serve(3)), "--baseline", base).returncode == 0
 
 
-def test_a_recording_of_a_probe_goes_through_the_gate(tmp_path: Path) -> None:
+def test_a_recording_of_a_probe_goes_through_the_gate(gate: Gate, tmp_path: Path) -> None:
     for number in (1, 2):
-        save(probe(number), tmp_path / f"{number}.rec.gz")
+        save(probe(number, count=400), tmp_path / f"{number}.rec")
 
-    done = gate(tmp_path / "2.rec.gz", "--baseline", tmp_path / "1.rec.gz", "-f", "json")
+    done = gate(tmp_path / "2.rec", "--baseline", tmp_path / "1.rec", "-f", "json", "--inconclusive", "pass")
 
     assert done.returncode == 0
     assert json.loads(done.stdout)["candidate"]["kind"] == "requests"
-    assert json.loads(done.stdout)["candidate"]["requests"] == 2000
+    assert json.loads(done.stdout)["candidate"]["requests"] == 400
 
 
 def test_repeat_runs_are_one_side() -> None:
