@@ -10,7 +10,7 @@ import pytest
 from tests.gate.made import bench_serve, probe, write
 
 from vllmdoctor.cli import main
-from vllmdoctor.commands_gate import given
+from vllmdoctor.commands_gate import _range, _shown, given
 from vllmdoctor.gate_baseline import SCHEMA
 from vllmdoctor.sources import Window
 from vllmdoctor.storage import save
@@ -202,3 +202,15 @@ def test_repeat_runs_are_one_side() -> None:
     targets = ["example:healthy", "example:demand-drop"]
 
     assert len(given(targets, Window()).servers) == 2
+
+
+def test_a_range_of_a_prometheus_is_a_target_and_its_login_is_not_shown() -> None:
+    target, window = _range("prom+http://me:secret@h:9090@2026-11-29T15:04/90m", Window())
+
+    assert target == "prom+http://me:secret@h:9090"
+    assert (window.history.at, window.history.window_s) == (1_795_964_640.0, 5400.0)
+    assert (
+        _shown("prom+http://me:secret@h:9090@2026-11-29T15:04/90m")
+        == "prom+http://h:9090@2026-11-29T15:04/90m"
+    )
+    assert _range("prom+http://me:secret@h:9090", Window())[0] == "prom+http://me:secret@h:9090"

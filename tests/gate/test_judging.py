@@ -113,6 +113,13 @@ def test_an_interval_is_held_against_the_tolerance(
     assert judge(question, steady(100.0, error), steady(now, error), 0.0125).judgement is expected
 
 
+def test_a_server_that_makes_nothing_at_all_is_worse_for_certain() -> None:
+    nothing = estimate(Ratio(np.zeros(10), np.ones(10)))
+
+    assert judge(FASTER, steady(100.0, 0.01), nothing, 0.0125).judgement is REGRESSED
+    assert judge(LATER, steady(100.0, 0.01), nothing, 0.0125).judgement is INCONCLUSIVE
+
+
 @any_of(
     before=st.floats(1e-6, 1e6),
     ratio=st.floats(0.01, 100),

@@ -1,7 +1,9 @@
 """Real recordings: what a fix mended is an improvement, its undoing a regression, and noise is neither."""
 
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 
 from vllmdoctor.commands_gate import causes
@@ -48,6 +50,22 @@ def test_fewer_slots_bring_no_more_throughput_and_are_no_regression() -> None:
     assert found.judgement is not Judgement.REGRESSED
     assert throughput.judgement in (Judgement.PASS, Judgement.INCONCLUSIVE)
     assert throughput.ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_server_that_stands_still_while_requests_wait_regresses_whatever_arrives() -> None:
+    columns = {
+        instance: {
+            series: replace(c, values=np.full(c.values.size, c.values[0])) if "_total" in series else c
+            for series, c in of.items()
+        }
+        for instance, of in recording("overload-kv").columns.items()
+    }
+    stuck = Given(("stuck",), (replace(recording("overload-kv"), columns=columns),))
+
+    found = compare(side("healthy"), stuck).measures[0]
+
+    assert (found.judgement, found.candidate) == (Judgement.REGRESSED, 0.0)
+    assert found.why == "nothing came out at all"
 
 
 def test_a_healthy_server_against_itself_passes() -> None:

@@ -51,10 +51,17 @@ class Servers:
     def throughput(self, question: Question, alarm: float) -> Measure:
         """Generated tokens per second: as it is where the server was the limit, else at equal load."""
         saturated, load = self.saturated, self.load
-        if all(saturated):
-            return judge(question, *self._rates(), alarm, "both had more work than they could do")
-        if any(saturated) and load.same:
-            return judge(question, *self._rates(), alarm, "the same load was offered")
+        if any(saturated):
+            basis = "both had more work than they could do" if all(saturated) else "the same load was offered"
+            measure = judge(question, *self._rates(), alarm, basis)
+            if all(saturated) or load.same:
+                return measure
+            # where a queue stands the rate is all that the server can do; the other could have done more
+            telling = Judgement.REGRESSED if saturated[1] else Judgement.IMPROVED
+            if measure.judgement is telling:
+                return replace(
+                    measure, basis=f"the {'candidate' if saturated[1] else 'baseline'} did all it could"
+                )
         measure = judge(
             question, *self._at_equal_load(), alarm, "at equal load: what is served follows demand"
         )

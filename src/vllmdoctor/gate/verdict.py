@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vllmdoctor.gate.blocks import UNKNOWN, Estimate
+from vllmdoctor.gate.blocks import FEWEST_BLOCKS, UNKNOWN, Estimate
 from vllmdoctor.gate.chance import fewer_by_chance, t_quantile
 from vllmdoctor.gate_model import Judgement, Measure
 
@@ -38,6 +38,14 @@ def judge(
     blank = _measure(question, baseline, candidate, basis)
     if baseline.bucket is not None and candidate.bucket is not None:
         return _judged_by_buckets(question, blank, baseline, candidate)
+    if (
+        question.higher_is_better
+        and candidate.value == 0
+        and candidate.blocks >= FEWEST_BLOCKS
+        and baseline.known
+    ):
+        why = "nothing came out at all"
+        return replace(blank, low=0.0, high=0.0, judgement=Judgement.REGRESSED, why=why)
     if not (baseline.known and candidate.known):
         return replace(blank, why=_unknown(baseline, candidate))
     error = math.hypot(baseline.error, candidate.error)
