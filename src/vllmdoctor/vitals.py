@@ -232,23 +232,8 @@ class Vitals:
 
     @cached_property
     def expected(self) -> FloatArray:
-        """The generation rate that the load of each bin usually brings (tokens/s).
-
-        The median rate by load, never falling with load: more requests in the system do not excuse
-        fewer tokens.
-        """
-        load, rate = self.load, self.generation
-        keep = np.isfinite(load) & np.isfinite(rate) & (load >= 0.2)
-        if keep.sum() < 12:
-            return np.full(self.frame.size, np.nan)
-        order = np.argsort(load[keep], kind="stable")
-        x, y = load[keep][order], rate[keep][order]
-        groups = np.array_split(np.arange(x.size), max(2, min(12, x.size // 6)))
-        level_x = np.array([float(np.mean(x[g])) for g in groups])
-        level_y = np.maximum.accumulate([float(np.mean(y[g])) for g in groups])
-        expected = np.interp(load, level_x, level_y)
-        expected = np.where(load < level_x[0], level_y[0] * load / level_x[0], expected)
-        return np.where(keep, expected, np.nan)
+        """The generation rate that the load of each bin usually brings (tokens/s)."""
+        return usual_rate(self.load, self.generation)
 
     @cached_property
     def adjusted(self) -> FloatArray:
@@ -362,3 +347,21 @@ class Vitals:
     def offered_tokens(self) -> FloatArray:
         """Tokens offered per second: arrivals x (mean prompt + mean output)."""
         return self.arrivals * (self.prompt_length + self.output_length)
+
+
+def usual_rate(load: FloatArray, rate: FloatArray) -> FloatArray:
+    """The rate that each load (requests in the system) usually brings; NaN without load or with few bins.
+
+    The mean rate by load, never falling with load: more requests in the system do not excuse fewer tokens.
+    """
+    keep = np.isfinite(load) & np.isfinite(rate) & (load >= 0.2)
+    if keep.sum() < 12:
+        return np.full(load.size, np.nan)
+    order = np.argsort(load[keep], kind="stable")
+    x, y = load[keep][order], rate[keep][order]
+    groups = np.array_split(np.arange(x.size), max(2, min(12, x.size // 6)))
+    level_x = np.array([float(np.mean(x[g])) for g in groups])
+    level_y = np.maximum.accumulate([float(np.mean(y[g])) for g in groups])
+    expected = np.interp(load, level_x, level_y)
+    expected = np.where(load < level_x[0], level_y[0] * load / level_x[0], expected)
+    return np.where(keep, expected, np.nan)

@@ -13,6 +13,7 @@ import traceback
 from vllmdoctor.cli.app import app
 from vllmdoctor.cli.diagnose import diagnose
 from vllmdoctor.cli.export import export
+from vllmdoctor.cli.gate import gate
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
@@ -29,6 +30,7 @@ __all__ = ["app", "main"]
 COMMANDS = (
     diagnose,
     plan,
+    gate,
     lint,
     remedies,
     record,

@@ -64,7 +64,7 @@ def render(
 
 
 def plain(value: object) -> object:
-    """A noun of the model as what JSON has: NaN and infinity are null, an enumeration is its name."""
+    """A noun of a model as JSON has it: dataclasses as objects, NaN and infinity as null."""
     match value:
         case StrEnum():
             return value.value
@@ -82,7 +82,7 @@ def plain(value: object) -> object:
             return [plain(v) for v in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _record(value)
-    raise TypeError(f"a report holds no {type(value).__name__}")
+    raise TypeError(f"a model holds no {type(value).__name__}")
 
 
 def _record(value: "DataclassInstance") -> dict[str, object]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from vllmdoctor.errors import NotVllm
 
-_VLLM = ("vllm:", "vllm_", "ray_vllm", "log:")
+_VLLM = ("vllm:", "vllm_", "ray_vllm", "log:", "probe:", "run:")
 _KNOWN = (
     ("node_", "node_exporter"),
     ("DCGM_", "the DCGM exporter"),
@@ -30,7 +30,7 @@ _SHOWN = 3
 
 
 def is_vllm(series: str) -> bool:
-    """Whether a series is one of vLLM's own, also as Ray spells them."""
+    """Whether a series is one of vLLM's own, also as Ray spells them, or what a client measured at it."""
     return series.startswith(_VLLM)
 
 
