@@ -11,10 +11,12 @@ import sys
 import traceback
 
 from vllmdoctor.cli.app import app
+from vllmdoctor.cli.calling import PROGRAM, call_as, program
 from vllmdoctor.cli.diagnose import diagnose
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
+from vllmdoctor.cli.rbac import rbac
 from vllmdoctor.cli.record import convert, record
 from vllmdoctor.cli.simulate import simulate
 from vllmdoctor.cli.terminal import color, encoding
@@ -33,17 +35,22 @@ COMMANDS = (
     explain,
     rules,
     signals,
+    rbac,
 )
 for _command in COMMANDS:
     app.command()(_command)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit code; the one place where errors are caught."""
+def main(arguments: list[str] | None = None, called: str = PROGRAM) -> int:
+    """Run the command line and return the exit code; the one place where errors are caught.
+
+    `called` is the name it was called by.
+    """
+    call_as(called)
     # one short run that keeps what it makes: collecting garbage every 700 objects is a tenth of its time
     gc.set_threshold(100_000, 50, 50)
     try:
-        app(args=arguments, prog_name="vllmdoctor", standalone_mode=True)
+        app(args=arguments, prog_name=program(), standalone_mode=True)
     except VllmDoctorError as error:
         from vllmdoctor.render.pages import error as line
 

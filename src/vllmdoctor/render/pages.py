@@ -111,6 +111,47 @@ def written(
     )
 
 
+def servers(
+    rows: Iterable[tuple[str, str, str, str, str, str]],
+    *,
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """Servers in a cluster: (namespace, name, pods that run / all, version, model, trouble)."""
+    from vllmdoctor.render.sheet import grid, heading, indent, paint, say
+
+    table = grid("left", "left", "right", "left", "wrap")
+    table.add_row(*(say(title, "dim") for title in ("namespace", "server", "pods", "version", "model")))
+    rows = list(rows)
+    for namespace, name, pods, version, model, trouble in rows:
+        style = "red" if trouble else ""
+        table.add_row(
+            say(namespace), say(name, "bold"), say(pods, style), say(version or "?"), say(model or "?")
+        )
+        if trouble:
+            table.add_row("", say(trouble, style), "", "", "")
+    count = f"{len(rows)} vLLM server{'s'[: len(rows) != 1]}"
+    return paint([heading("SERVERS", count), indent(table)], width=width, color=color, encoding=encoding)
+
+
+def features(
+    rows: Iterable[tuple[str, str, str, str]],
+    *,
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """What is read in a cluster: (feature, whether without being asked for, what it is, its rights)."""
+    from vllmdoctor.render.sheet import grid, paint, say
+
+    table = grid("left", "left", "wrap")
+    for name, when, what, rights in rows:
+        table.add_row(say(name, "bold"), say(when), say(what))
+        table.add_row("", "", say(rights, "dim"))
+    return paint([table], width=width, color=color, encoding=encoding)
+
+
 def rules(
     rows: Iterable[tuple[str, str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
 ) -> str:

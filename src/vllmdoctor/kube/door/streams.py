@@ -1,0 +1,117 @@
+"""The two streams of a pod, port-forward and exec, over WebSocket; each is gone when its function returns."""
+
+from collections.abc import Sequence
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import websocket
+from kubernetes.client.configuration import Configuration
+from kubernetes.stream import ws_client
+
+from vllmdoctor.errors import SourceError, Unreachable
+from vllmdoctor.kube.answers import Unproxied, error_of, forbidden, status_of, words
+
+STREAM_S = 20.0
+MOST_BYTES = 64 * 2**20
+Query = Sequence[tuple[str, str]]
+
+# a handshake that is never answered would wait for ever
+websocket.setdefaulttimeout(STREAM_S)
+
+
+def path_of(start: str, namespace: str, plural: str, name: str = "") -> str:
+    """The path of a resource, or of one object; "" is all namespaces, or none."""
+    place = f"{start}/namespaces/{quote(namespace, safe='')}" if namespace else start
+    return f"{place}/{plural}" + (f"/{quote(name, safe=':')}" if name else "")
+
+
+def login(configuration: Configuration) -> dict[str, str]:
+    """The headers that tell who asks."""
+    told: Any = configuration.auth_settings().values()
+    return {each["key"]: each["value"] for each in told if each["in"] == "header" and each["value"]}
+
+
+def forwarded(
+    configuration: Configuration, namespace: str, pod: str, port: int, path: str
+) -> tuple[int, str, bytes]:
+    """(status, content type, body) of a page fetched from a pod's port through a stream of its own.
+
+    The stream is closed before this returns: nothing of it is left behind.
+    """
+    stream = _stream(configuration, namespace, pod, "portforward", [("ports", str(port))])
+    tunnel = ws_client.PortForward(stream, [port])
+    try:
+        line = tunnel.socket(port)
+        line.settimeout(STREAM_S)
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
+        line.sendall(request.encode("ascii"))
+        response = HTTPResponse(line)
+        response.begin()
+        body = response.read(MOST_BYTES)
+        return response.status, response.getheader("content-type", ""), body
+    except (OSError, HTTPException) as error:
+        why = tunnel.error(port) or str(error) or "the stream ended"
+        raise Unproxied(f"port-forward to {pod}:{port}: {words(why)}") from None
+    finally:
+        tunnel.close()
+
+
+def run(
+    configuration: Configuration, namespace: str, pod: str, container: str, command: Sequence[str]
+) -> tuple[int, str]:
+    """(exit status, output) of a command inside a container. Used for nvidia-smi, when asked for."""
+    query = [("command", word) for word in command]
+    query += [("container", container), ("stdout", "true"), ("stderr", "true")]
+    url, headers = _url(configuration, namespace, pod, "exec", query)
+    try:
+        client = ws_client.WSClient(configuration, url, headers, True)
+    except (OSError, websocket.WebSocketException) as error:
+        raise _stream_error(error, namespace, pod, "exec") from None
+    try:
+        client.run_forever(timeout=STREAM_S)
+        if client.is_open():
+            raise Unreachable(f"{' '.join(command[:1])} in {pod} did not end within {STREAM_S:g} s")
+        output = client.read_all()
+        return _exit_status(client), output
+    except (OSError, websocket.WebSocketException) as error:
+        raise Unreachable(f"exec in {pod}: {words(str(error))}") from None
+    finally:
+        client.close()
+
+
+def _url(
+    configuration: Configuration, namespace: str, pod: str, sub: str, query: Query
+) -> tuple[str, dict[str, str]]:
+    path = f"{path_of('api/v1', namespace, 'pods', pod)}/{sub}?{urlencode(query)}"
+    return ws_client.get_websocket_url(f"{configuration.host}/{path}"), login(configuration)
+
+
+def _stream(configuration: Configuration, namespace: str, pod: str, sub: str, query: Query) -> Any:
+    url, headers = _url(configuration, namespace, pod, sub, query)
+    try:
+        return ws_client.create_websocket(configuration, url, headers)
+    except (OSError, websocket.WebSocketException) as error:
+        raise _stream_error(error, namespace, pod, sub) from None
+
+
+def _stream_error(error: Exception, namespace: str, pod: str, sub: str) -> SourceError:
+    if isinstance(error, websocket.WebSocketBadStatusException):
+        told = status_of(error.resp_body or b"") or {}
+        said = str(told.get("message", ""))
+        status = int(error.status_code)
+        if status == 403:
+            verb = "create" if "cannot create" in said else "get"
+            return forbidden(verb, "", f"pods/{sub}", namespace, said)
+        return error_of(
+            status, said or str(error), verb="get", group="", resource=f"pods/{sub}", namespace=namespace
+        )
+    return Unreachable(f"{sub} to {pod}: {words(str(error)) or type(error).__name__}")
+
+
+def _exit_status(client: Any) -> int:
+    try:
+        status = client.returncode
+    except (LookupError, TypeError, ValueError):  # another failure than the command's own
+        return 126
+    return 126 if status is None else int(status)
