@@ -8,25 +8,31 @@ import typer
 
 def rbac(
     features: Annotated[
+        list[str] | None, typer.Argument(metavar="[FEATURE]...", help="only for these; --list shows all")
+    ] = None,
+    more: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FEATURE]...", help="only for these; --list shows them all"),
+        typer.Option("--with", help="beside the usual: exec, port-forward, ...", metavar="FEATURE"),
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="the namespace of the pods", metavar="NAME")
-    ] = "",
+        str, typer.Option("--namespace", "-n", help="of the pods, and of the service account", metavar="NAME")
+    ] = "default",
     everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="one ClusterRole for every namespace")
+        bool, typer.Option("--all-namespaces", "-A", help="for the pods of every namespace")
     ] = False,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option("--with", help="besides the usual: exec, port-forward, ...", metavar="FEATURE"),
-    ] = None,
+    monitoring: Annotated[
+        str, typer.Option("--monitoring", help="the namespace of the Prometheus", metavar="NAME")
+    ] = "monitoring",
+    user: Annotated[
+        str, typer.Option("--user", help="bind a user, not a service account vllmdoctor", metavar="NAME")
+    ] = "",
     listed: Annotated[bool, typer.Option("--list", help="list the features, and what each takes")] = False,
 ) -> None:
-    """Print the least Role for reading a cluster, as YAML to apply; asks nobody, applies nothing."""
+    """Print the least rights that reading a cluster takes, as YAML to look at and apply. Asks nobody."""
     from vllmdoctor.cli.terminal import look
     from vllmdoctor.errors import UsageError
-    from vllmdoctor.kube.rights import FEATURES, chosen, roles
+    from vllmdoctor.kube.names import check_name
+    from vllmdoctor.kube.rights import FEATURES, Subject, chosen, manifests
 
     if listed:
         from vllmdoctor.render.pages import features as page
@@ -34,27 +40,17 @@ def rbac(
         rows = [(f.name, "usual" if f.usual else "--with", f.what, f.words) for f in FEATURES.values()]
         sys.stdout.write(page(rows, **look()))
         return
-    if features and with_:
+    if features and more:
         raise UsageError("features and --with were given", hint="name the features, or add to the usual ones")
+    for place in (namespace, monitoring):
+        check_name("namespace", place)
     from vllmdoctor.launch_yaml import dump_all
 
     usual = [f.name for f in FEATURES.values() if f.usual]
-    picked = chosen([*usual, *with_] if with_ else features or ())
-    made = roles(picked, namespace, everywhere)
-    head = f"# Rights to read: {', '.join(f.name for f in picked)}. Nothing in it can change anything"
-    head += (
-        ".\n"
-        if not {"exec", "port-forward"} & {f.name for f in picked}
-        else (
-            ",\n# but exec and port-forward open streams into the pods (from 1.35 on with the verb create).\n"
-        )
-    )
-    place = f" -n {namespace}" if namespace else ""
-    for role in made:
-        kind = "rolebinding" if role["kind"] == "Role" else "clusterrolebinding"
-        where = place if role["kind"] == "Role" else ""
-        head += (
-            f"# bind: kubectl create {kind} vllmdoctor --{role['kind'].lower()}=vllmdoctor"
-            f" --user=NAME{where}\n"
-        )
-    sys.stdout.write(head + dump_all(made))
+    picked = chosen([*usual, *more] if more else features or ())
+    subject = Subject(user) if user else Subject("vllmdoctor", namespace)
+    made = manifests(picked, subject, namespace=namespace, monitoring=monitoring, everywhere=everywhere)
+    streams = {"exec", "port-forward"} & {f.name for f in picked}
+    also = "; exec and port-forward open streams into the pods, with the verb create" if streams else ""
+    sys.stdout.write(f"# To read with vllmdoctor: {', '.join(f.name for f in picked)}.\n")
+    sys.stdout.write(f"# Nothing here can change anything{also}.\n" + dump_all(made))

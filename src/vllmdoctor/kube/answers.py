@@ -16,10 +16,11 @@ class Expired(Unauthorized):
 
 
 class Forbidden(Unauthorized):
-    """403: the verb and the resource that are missing, and what is lost without them."""
+    """403: `refused` names the verb and the resource that are missing, `lost` what is unseen without them."""
 
-    def __init__(self, message: str, lost: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, refused: str, lost: str, *, hint: str = "") -> None:
+        super().__init__(f"{refused}; unseen without it: {lost}", hint=hint)
+        self.refused = refused
         self.lost = lost
 
 
@@ -37,6 +38,10 @@ class Busy(Unreachable):
     def __init__(self, message: str, *, hint: str = "", again_s: float = 0.0) -> None:
         super().__init__(message, hint=hint)
         self.again_s = again_s
+
+
+class CutOff(Unreachable):
+    """The connection ended in the middle of an answer."""
 
 
 class Unproxied(SourceError):
@@ -97,5 +102,6 @@ def error_of(
 
 def gap_of(error: SourceError, what: str, origin: str = ORIGIN) -> Gap:
     """The Gap for what could not be read; a missing right says itself what is lost."""
-    lost = error.lost if isinstance(error, Forbidden) else what
-    return Gap(origin, lost, error.message, error.hint)
+    if isinstance(error, Forbidden):
+        return Gap(origin, error.lost, error.refused, error.hint)
+    return Gap(origin, what, error.message, error.hint)

@@ -33,6 +33,7 @@ def find(door: Door, named: Named, container: str = "") -> Found:
     namespace = "" if named.namespace == EVERYWHERE else named.namespace or door.namespace
     named = Named(named.namespace or namespace, named.kind, named.name, named.selector)
     kind = KINDS[named.kind]
+    gaps: list[Gap] = []
     if not named.name:
         return _many(door, named, namespace, container)
     if kind.name == "pod":
@@ -42,14 +43,14 @@ def find(door: Door, named: Named, container: str = "") -> Found:
             raise _unknown(door, kind, namespace, named.name) from None
         owner = None
     else:
-        owner, labels = _labels(door, kind, namespace, named.name)
-        objects = door.listed("api/v1", "pods", namespace, labels=labels)
+        owner, objects = _of_object(door, kind, namespace, named.name, gaps)
     alive = [o for o in objects if not _finished(o)]
     if kind.name in ("rayservice", "raycluster"):
         alive = [o for o in alive if _uses_gpu_or_head(o)]
     if not alive:
         raise _empty(kind, named.name, namespace, owner, objects)
     found = Found(named, _named_apart([pod_of(o, kind, container) for o in alive], kind, container))
+    found.gaps += gaps
     if owner is not None and kind.name not in ("service",):
         found.owners = {(p.namespace, p.name): owner for p in found.pods}
     else:
@@ -90,6 +91,25 @@ def _named_apart(pods: Sequence[Pod], kind: Kind, container: str) -> tuple[Pod, 
     )  # fmt: skip
 
 
+def _of_object(
+    door: Door, kind: Kind, namespace: str, name: str, gaps: list[Gap]
+) -> tuple[Json | None, list[Json]]:
+    """(the object, its pods). Where it may not be seen, its pods are told by who made them."""
+    try:
+        owner, labels = _labels(door, kind, namespace, name)
+    except Forbidden as error:
+        if kind.name not in ("deployment", "statefulset", "daemonset", "replicaset"):
+            raise
+        try:
+            pods = door.listed("api/v1", "pods", namespace)
+        except Forbidden:
+            raise error from None
+        gaps.append(gap_of(error, ""))
+        made = (kind.title, name)
+        return None, [o for o in pods if made in (controller(o), _guessed(o))]
+    return owner, door.listed("api/v1", "pods", namespace, labels=labels)
+
+
 def _labels(door: Door, kind: Kind, namespace: str, name: str) -> tuple[Json | None, str]:
     """(the object, the selector of its pods). Without the right to see it, its usual labels serve."""
     if not kind.plural:
@@ -106,7 +126,7 @@ def _labels(door: Door, kind: Kind, namespace: str, name: str) -> tuple[Json | N
         raise
     if kind.name == "rayservice":
         active = ((found.get("status") or {}).get("activeServiceStatus") or {}).get("rayClusterName")
-        return found, kind.label.format(active or name)
+        return found, kind.label.format(active or _ray_cluster(door, namespace, name))
     if kind.how == "label":
         return found, kind.label.format(name)
     selector = (found.get("spec") or {}).get("selector") or {}
@@ -114,6 +134,16 @@ def _labels(door: Door, kind: Kind, namespace: str, name: str) -> tuple[Json | N
     if not labels:
         raise NotEnoughData(f"{kind.name}/{name} selects no pods", hint="it has no selector")
     return found, labels
+
+
+def _ray_cluster(door: Door, namespace: str, name: str) -> str:
+    """The newest RayCluster that a RayService made, where its status does not name the active one."""
+    kind = KINDS["raycluster"]
+    made = [
+        o for o in door.listed(kind.path, kind.plural, namespace) if controller(o) == ("RayService", name)
+    ]
+    newest = max(made, key=lambda o: str(o["metadata"].get("creationTimestamp", "")), default=None)
+    return str(newest["metadata"]["name"]) if newest else name
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
@@ -208,7 +238,7 @@ def _owners(door: Door, found: Found) -> None:
         title, name = controller(pod.object)
         if title == "ReplicaSet":
             between = ask(pod.namespace, title, name)
-            title, name = controller(between) if between else _guessed(pod)
+            title, name = controller(between) if between else _guessed(pod.object)
         owner = ask(pod.namespace, title, name) if title else None
         if owner is not None:
             found.owners[pod.namespace, pod.name] = {"kind": title} | owner
@@ -222,10 +252,10 @@ def controller(found: Json) -> tuple[str, str]:
     return "", ""
 
 
-def _guessed(pod: Pod) -> tuple[str, str]:
-    """A Deployment by its ReplicaSet's name, where that may not be read."""
-    _, name = controller(pod.object)
-    mark = str((pod.object["metadata"].get("labels") or {}).get("pod-template-hash", ""))
+def _guessed(pod: Json) -> tuple[str, str]:
+    """A pod's Deployment by its ReplicaSet's name, where that may not be read."""
+    _, name = controller(pod)
+    mark = str((pod["metadata"].get("labels") or {}).get("pod-template-hash", ""))
     return ("Deployment", name.removesuffix(f"-{mark}")) if mark and name.endswith(f"-{mark}") else ("", "")
 
 

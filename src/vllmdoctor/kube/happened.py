@@ -196,7 +196,7 @@ def last_words(door: Door, pod: Pod) -> Iterator[Observation]:
     line = _telling(text.splitlines())
     if line:
         stamp, _, rest = line.partition(" ")
-        at = moment(stamp[:26].rstrip("Z") + "+00:00" if stamp.endswith("Z") else stamp)
+        at = moment(stamp)
         said = rest if at is not None else line
         yield Event(at or time.time(), "last-words", words(said), pod.instance, ORIGIN)
 

@@ -65,15 +65,15 @@ _ALL = (
         container="kserve-container",
         port=8080,
     ),
-    # its router's scheduler has the same name and part, and another component
+    # its router's scheduler, and the workers of its groups, have the same name and serve nothing
     Kind(
         "llminferenceservice",
         "LLMInferenceService",
         "apis/serving.kserve.io/v1alpha1",
         "llminferenceservices",
         ("llmisvc",),
-        label="app.kubernetes.io/name={},app.kubernetes.io/part-of=llminferenceservice,"
-        "app.kubernetes.io/component notin (llminferenceservice-router-scheduler)",
+        label="app.kubernetes.io/name={},app.kubernetes.io/component notin "
+        "(llminferenceservice-router-scheduler,llminferenceservice-workload-worker)",
     ),
     Kind(
         "rayservice",

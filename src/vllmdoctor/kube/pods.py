@@ -189,13 +189,15 @@ def _conditions(status: Mapping[str, Any]) -> Iterator[str]:
 
 def _port(container: Mapping[str, Any], kind: Kind) -> int:
     """What --port says, else the port that is named for it, else the first, else the usual one."""
-    if kind.name not in ("rayservice", "raycluster"):  # Ray serves all metrics on a port of its own
-        told = re.search(r"--port[= ]+(\d+)", " ".join(words_of(container)))
-        if told:
-            return int(told[1])
     ports = [p for p in container.get("ports") or () if isinstance(p.get("containerPort"), int)]
-    if kind.name in ("rayservice", "raycluster"):
-        return next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), kind.port)
+    if kind.name in ("rayservice", "raycluster"):  # Ray shows all metrics on a port of its own
+        named = (int(p["containerPort"]) for p in ports if p.get("name") == "metrics")
+        port = next(named, None)
+        if port is not None or not ports:
+            return port or kind.port
+    told = re.search(r"--port[= ]+(\d+)", " ".join(words_of(container)))
+    if told:
+        return int(told[1])
     chosen = (
         next((p for p in ports if p["containerPort"] == kind.port), None)
         or next((p for p in ports if str(p.get("name", "")).startswith(_SERVED)), None)

@@ -6,21 +6,27 @@ It drives `vllmdoctor rbac`, and the words for every 403.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from vllmdoctor.errors import UnknownName
 from vllmdoctor.kube.kinds import KINDS
 
 
+Where = Literal["pods", "monitoring", "cluster"]
+
+
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Verbs on a resource of a group, and what is lost without them. `wide`: outside any namespace."""
+    """Verbs on a resource of a group, and what is lost without them.
+
+    `where` is the pods' namespace, that of the monitoring, or none: what belongs to the whole cluster.
+    """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
     lost: str
-    wide: bool = False
+    where: Where = "pods"
 
     @property
     def full(self) -> str:
@@ -52,6 +58,8 @@ _ROLLOUTS = "which change was rolled out when"
 _SCALERS = "whether something scales the replicas"
 # Since 1.35 a stream over WebSocket needs create besides get (kubernetes/kubernetes pull request 134577).
 _STREAM = ("get", "create")
+_GROUP = "rbac.authorization.k8s.io"
+_NAME = "vllmdoctor"
 
 FEATURES: Mapping[str, Feature] = MappingProxyType(
     {
@@ -88,11 +96,11 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
                 _read("service", "the Service in front of the pods"),
             )),
             Feature("nodes", "the nodes' pressure and GPUs", (
-                Right("", "nodes", ("get",), "the nodes' pressure, GPUs and driver", wide=True),
+                Right("", "nodes", ("get",), "the nodes' pressure, GPUs and driver", "cluster"),
             )),
             Feature("prometheus", "the history that a Prometheus in the cluster keeps", (
-                Right("", "services", ("get", "list"), "the search for a Prometheus", wide=True),
-                Right("", "services/proxy", ("get",), "the history that a Prometheus keeps", wide=True),
+                Right("", "services", ("get", "list"), "the search for a Prometheus", "monitoring"),
+                Right("", "services/proxy", ("get",), "the history that a Prometheus keeps", "monitoring"),
             )),
             Feature("leaderworkerset", "LeaderWorkerSets by name", (
                 _read("leaderworkerset", _CHAIN),
@@ -132,26 +140,55 @@ def chosen(names: Iterable[str]) -> tuple[Feature, ...]:
     return tuple(f for f in FEATURES.values() if (f.name in names if names else f.usual))
 
 
-def roles(features: Sequence[Feature], namespace: str, everywhere: bool) -> list[dict[str, Any]]:
-    """A Role with the rights in a namespace, and a ClusterRole with those outside; everywhere: one of all."""
-    inside = [r for f in features for r in f.rights if not (r.wide or everywhere)]
-    outside = [r for f in features for r in f.rights if r.wide or everywhere]
-    meta = {"name": "vllmdoctor", "labels": {"app.kubernetes.io/name": "vllmdoctor"}}
-    found: list[dict[str, Any]] = []
-    for kind, rights, place in (
-        ("Role", inside, {"namespace": namespace} if namespace else {}),
-        ("ClusterRole", outside, {}),
-    ):
-        if rights:
-            found.append(
-                {
-                    "apiVersion": "rbac.authorization.k8s.io/v1",
-                    "kind": kind,
-                    "metadata": {"name": meta["name"], **place, "labels": meta["labels"]},
-                    "rules": _rules(rights),
-                }
-            )
-    return found
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who gets the rights: a user, or a service account that is made with them."""
+
+    name: str
+    namespace: str = ""
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """As a binding names it."""
+        if self.namespace:
+            return {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
+        return {"kind": "User", "name": self.name, "apiGroup": _GROUP}
+
+
+def manifests(
+    features: Sequence[Feature], subject: Subject, *, namespace: str, monitoring: str, everywhere: bool
+) -> list[dict[str, Any]]:
+    """Roles with the rights that the features take, each bound to the subject, and a service account.
+
+    `everywhere` gives the rights to the pods of every namespace, not of one.
+    """
+    made: list[dict[str, Any]] = []
+    if subject.namespace:
+        made.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(subject.namespace)})
+    rights: dict[str, list[Right]] = {}
+    for right in (r for f in features for r in f.rights):
+        wide = right.where == "cluster" or (everywhere and right.where == "pods")
+        place = "" if wide else monitoring if right.where == "monitoring" else namespace
+        rights.setdefault(place, []).append(right)
+    for place, told in sorted(rights.items(), key=lambda each: not each[0]):
+        kind = "Role" if place else "ClusterRole"
+        head = {"apiVersion": f"{_GROUP}/v1"}
+        made.append({**head, "kind": kind, "metadata": _meta(place), "rules": _rules(told)})
+        made.append(
+            {
+                **head,
+                "kind": f"{kind}Binding",
+                "metadata": _meta(place),
+                "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": _NAME},
+                "subjects": [subject.reference],
+            }
+        )
+    return made
+
+
+def _meta(namespace: str) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {"name": _NAME, **place, "labels": {"app.kubernetes.io/name": _NAME}}
 
 
 def _rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

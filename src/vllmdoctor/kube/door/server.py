@@ -3,16 +3,16 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import urllib3
 from kubernetes.client.rest import RESTClientObject
 
 from vllmdoctor.errors import SourceError, Unreachable, UsageError
-from vllmdoctor.kube.answers import Gone, Unproxied, error_of, status_of, words
+from vllmdoctor.kube.answers import CutOff, Gone, Unproxied, error_of, status_of, words
 from vllmdoctor.kube.door.login import configured
 from vllmdoctor.kube.door.streams import forwarded, login, path_of, run
 from vllmdoctor.kube.kinds import Kind
@@ -28,6 +28,7 @@ _PIECE = 1 << 16
 
 Json = dict[str, Any]
 Query = Sequence[tuple[str, str]]
+T = TypeVar("T")
 
 
 class Door:
@@ -86,9 +87,12 @@ class Door:
 
         `name` has its port: `vllm-0:8000`, `https:vllm-0:8000`. Unproxied where it cannot reach it.
         """
-        with self.proxy(resource, namespace, name, path, query) as (status, kind, pieces):
-            body = b"".join(pieces)
-        return status, kind, body
+
+        def ask() -> tuple[int, str, bytes]:
+            with self.proxy(resource, namespace, name, path, query) as (status, kind, pieces):
+                return status, kind, b"".join(pieces)
+
+        return _twice(ask)
 
     @contextmanager
     def proxy(
@@ -127,8 +131,12 @@ class Door:
                 return found
 
     def _json(self, path: str, query: Query, right: tuple[str, str, str, str]) -> Json:
-        with self._get(path, query, right) as response:
-            body = b"".join(_pieces(response, WHOLE_S, MOST_BYTES))
+
+        def ask() -> bytes:
+            with self._get(path, query, right) as response:
+                return b"".join(_pieces(response, WHOLE_S, MOST_BYTES))
+
+        body = _twice(ask)
         try:
             found = json.loads(body)
         except ValueError:
@@ -251,7 +259,16 @@ class Door:
             hint = "does `kubectl get pods` work from here?"
             raise Unreachable(f"{shown} cannot be reached: {_reason(error)}", hint=hint) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f"{shown} broke off: {_reason(error)}") from None
+            why = "the answer was cut off" if "IncompleteRead" in str(error) else _reason(error)
+            raise CutOff(f"{shown} broke off: {why}") from None
+
+
+def _twice(ask: Callable[[], T]) -> T:
+    """Ask, and once more where the answer broke off: what is read does not change by it."""
+    try:
+        return ask()
+    except CutOff:
+        return ask()
 
 
 def _body(response: "urllib3.BaseHTTPResponse") -> bytes:

@@ -52,6 +52,8 @@ def forwarded(
         return response.status, response.getheader("content-type", ""), body
     except (OSError, HTTPException) as error:
         why = tunnel.error(port) or str(error) or "the stream ended"
+        if "refused" in why:
+            why = "nothing listens there"
         raise Unproxied(f"port-forward to {pod}:{port}: {words(why)}") from None
     finally:
         tunnel.close()
@@ -72,8 +74,8 @@ def run(
         client.run_forever(timeout=STREAM_S)
         if client.is_open():
             raise Unreachable(f"{' '.join(command[:1])} in {pod} did not end within {STREAM_S:g} s")
-        output = client.read_all()
-        return _exit_status(client), output
+        status = _exit_status(client)  # first: reading the output forgets it
+        return status, str(client.read_all())
     except (OSError, websocket.WebSocketException) as error:
         raise Unreachable(f"exec in {pod}: {words(str(error))}") from None
     finally:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from vllmdoctor.errors import SourceError, VllmDoctorError
-from vllmdoctor.kube.answers import ORIGIN, Expired, Forbidden, gap_of
+from vllmdoctor.kube.answers import ORIGIN, Expired, Forbidden
 from vllmdoctor.kube.door import Door, Json
 from vllmdoctor.kube.find import Found
 from vllmdoctor.kube.nouns import NO_PROMETHEUS
@@ -19,7 +19,7 @@ from vllmdoctor.sources.prom.place import Place, place_of
 from vllmdoctor.sources.prom.source import PrometheusSource
 
 _LABELS = ("operated-prometheus=true", "app.kubernetes.io/name=prometheus")
-_USUAL = (("monitoring", "prometheus-operated"), ("monitoring", "prometheus-server"))
+USUAL_NAMESPACE = "monitoring"
 _PORT = 9090
 _PORTS = ("web", "http-web", "http")
 _OTHERS = re.compile(r"alertmanager|pushgateway|node-exporter|operator\b|adapter|exporter|blackbox")
@@ -57,11 +57,9 @@ def from_prometheus(door: Door, found: Found, window: Window) -> Iterator[Observ
         sources = _sources(door, asked, found)
     except Expired:
         raise
-    except Forbidden as error:
-        yield gap_of(error, _WHAT)
-        return
     except SourceError as error:
-        yield Gap(ORIGIN, _WHAT, error.message, error.hint)
+        why = error.refused if isinstance(error, Forbidden) else error.message
+        yield Gap(ORIGIN, f"{_WHAT}, from a Prometheus", why, error.hint)
         return
     if not sources:
         why = "no Prometheus was found in the cluster; the pods were only watched"
@@ -81,8 +79,8 @@ def from_prometheus(door: Door, found: Found, window: Window) -> Iterator[Observ
             refused.append(error)
     if refused:
         last = refused[-1]
-        what = last.lost if isinstance(last, Forbidden) else _WHAT
-        yield Gap(ORIGIN, what, last.message, last.hint)
+        why = last.refused if isinstance(last, Forbidden) else last.message
+        yield Gap(ORIGIN, f"{_WHAT}, from a Prometheus", why, last.hint)
 
 
 def matchers(found: Found) -> str:
@@ -146,24 +144,30 @@ def _candidates(door: Door, found: Found) -> list[tuple[str, str, str]]:
     own = {pod.namespace for pod in found.pods}
     seen: dict[tuple[str, str, str], None] = {}
     try:
-        for labels in _LABELS:
-            listed = door.listed("api/v1", "services", "", labels=labels)
-            listed.sort(key=lambda s: (s["metadata"].get("namespace") not in own, s["metadata"]["name"]))
-            for service in listed:
-                if (port := _port(service)) and not _OTHERS.search(str(service["metadata"]["name"])):
-                    seen[str(service["metadata"]["namespace"]), str(service["metadata"]["name"]), port] = None
+        _look(door, "", own, seen)
     except Forbidden as refused:
-        for namespace, name in _USUAL:
-            try:
-                if port := _port(door.core("services", namespace, name)):
-                    seen[namespace, name, port] = None
-            except Expired:
-                raise
-            except SourceError:
-                continue
-        if not seen:
+        # without a right to the whole cluster: where `vllmdoctor rbac` gives one
+        if not _looked(door, USUAL_NAMESPACE, own, seen):
             raise refused from None
     return list(seen)
+
+
+def _look(door: Door, place: str, own: set[str], seen: dict[tuple[str, str, str], None]) -> None:
+    """The Services that look like a Prometheus in a namespace, or in all of them."""
+    for labels in _LABELS:
+        listed = door.listed("api/v1", "services", place, labels=labels)
+        listed.sort(key=lambda s: (s["metadata"].get("namespace") not in own, s["metadata"]["name"]))
+        for service in listed:
+            if (port := _port(service)) and not _OTHERS.search(str(service["metadata"]["name"])):
+                seen[str(service["metadata"]["namespace"]), str(service["metadata"]["name"]), port] = None
+
+
+def _looked(door: Door, place: str, own: set[str], seen: dict[tuple[str, str, str], None]) -> bool:
+    try:
+        _look(door, place, own, seen)
+    except Forbidden:
+        return False
+    return True
 
 
 def _port(service: Json) -> str:

@@ -10,6 +10,7 @@ from vllmdoctor.kube.pods import Pod
 from vllmdoctor.model import Gap
 
 METRICS, VERSION = "metrics", "version"
+METRICS_LOST = "the pods' metrics"
 _INSECURE = "port-forward carries no TLS of the server's own (--ssl-keyfile)"
 
 
@@ -85,13 +86,13 @@ class Pages:
             if isinstance(why, Forbidden):
                 # without either right no pod can be read: the first says what to ask for
                 raise Forbidden(
-                    f"{why.message}; {error.message.removeprefix('403: ')}", why.lost, hint=why.hint
+                    f"{why.refused}, nor to {error.refused.partition(' to ')[2]}", METRICS_LOST, hint=why.hint
                 ) from None
             raise (why or error) from None
         except Unproxied as error:
             # it is the pod that refuses: the port-forward says so in fewer words
             raise Unreachable(
-                f"pod {pod.name}:{pod.port} does not answer: {error.message}",
+                f"pod {pod.name}:{pod.port} does not answer: {error.message.rpartition(': ')[2]}",
                 hint="is the server still starting? is it the right port and container (-c)?",
             ) from None
         except SourceError as error:

@@ -106,7 +106,7 @@ class Watch:
                 watched.asks_gpus = False
                 told = list(refused(error, watched.pod))
         if not watched.started:
-            told.append(self._version(watched.pod))
+            told.append(self.version(watched.pod))
         return _Shown(now, page, gpus, told)
 
     def _shown(self, watched: _Watched, shown: _Shown) -> Iterator[Observation]:
@@ -183,7 +183,8 @@ class Watch:
             owners = {key: o for key, o in found.owners.items() if key == (pod.namespace, pod.name)}
             yield from self._describe(Found(found.named, (pod,), owners))
 
-    def _version(self, pod: Pod) -> Observation:
+    def version(self, pod: Pod) -> Observation:
+        """vLLM's version: what the pod's server says, else its image's tag; a Gap where neither tells."""
         try:
             version = json.loads(self._pages.version(pod) or "{}").get("version")
         except (ValueError, AttributeError, RecursionError):

@@ -1,5 +1,6 @@
 """A cluster's pods as a source: found, described, then their history, or what they show while watched."""
 
+import re
 from collections.abc import Iterator
 
 from vllmdoctor.errors import SourceError, UsageError, VllmDoctorError
@@ -10,7 +11,7 @@ from vllmdoctor.kube.find import Found, find, kind_and_name, made_by
 from vllmdoctor.kube.launches import Launches
 from vllmdoctor.kube.names import parse
 from vllmdoctor.kube.pods import Pod, trouble
-from vllmdoctor.model import Fact, Gap, Observation, Samples, Snapshot
+from vllmdoctor.model import Event, Fact, Gap, Observation, Samples, Snapshot
 from vllmdoctor.sources import Window
 from vllmdoctor.sources.kube.history import from_prometheus
 from vllmdoctor.sources.kube.logs import USUAL_S, read_pod_log
@@ -21,6 +22,7 @@ from vllmdoctor.sources.strangers import is_vllm
 _VERSION = "vllm_version"
 _MOST_LOGS = 16
 _NAMED = 3
+_PORT = re.compile(r":\d+$")
 
 
 def open_target(target: str) -> "KubernetesSource":
@@ -53,6 +55,7 @@ class _Reading:
         self._door, self._found, self._window = door, found, window
         self._launches = Launches(door)
         self._versions: dict[str, Fact] = {}
+        self._words: dict[str, str] = {}
         self._seen: set[str] = set()
 
     def all(self) -> Iterator[Observation]:
@@ -65,10 +68,11 @@ class _Reading:
             if isinstance(observation, Samples) and is_vllm(observation.series):
                 self._seen.add(observation.instance)
             yield observation
-        yield from self._logs(self._with_statistics())
-        yield from (fact for instance, fact in self._versions.items() if instance in self._seen)
-        rest = tuple(p for p in found.pods if p.instance not in self._seen)
+        known = tuple(p for p in found.pods if self._in_history(p))
+        rest = tuple(p for p in found.pods if p not in known)
         watch = Watch(self._door, found, self._window, self._versions, self._described)
+        yield from self._logs(self._with_statistics())
+        yield from self._versions_of(watch, known)
         refusals: list[Gap] = []
         for observation in watch.read(rest):
             if isinstance(observation, Snapshot):
@@ -78,6 +82,26 @@ class _Reading:
             yield observation
         if not self._seen:
             raise self._blind([w.error for w in watch.all.values() if w.error is not None])
+
+    def _in_history(self, pod: Pod) -> bool:
+        """Whether a Prometheus told of the pod: by its name, with its namespace or a port where it must."""
+        told = {_PORT.sub("", instance) for instance in self._seen}
+        full = f"{pod.namespace}/{pod.name}"
+        return any(each in (pod.name, full) or each.endswith(f"/{full}") for each in told)
+
+    def _versions_of(self, watch: Watch, pods: tuple[Pod, ...]) -> Iterator[Observation]:
+        """The version of pods that are not watched: what one server of each image says, else its tag."""
+        by_image: dict[str, list[Pod]] = {}
+        for pod in pods:
+            by_image.setdefault(str(pod.spec.get("image")), []).append(pod)
+        for same in by_image.values():
+            asked = next((pod for pod in same if pod.runs), None)
+            told = watch.version(asked) if asked else None
+            for pod in same:
+                if isinstance(told, Fact):
+                    yield Fact(told.key, told.value, told.origin, pod.instance)
+                elif pod.instance in self._versions:
+                    yield self._versions[pod.instance]
 
     def _described(self, found: Found) -> Iterator[Observation]:
         """What the pods were started with and given, and what their status tells."""
@@ -99,7 +123,10 @@ class _Reading:
         for _, told in side_by_side(lambda pod: list(happened.last_words(self._door, pod)), sick):
             if isinstance(told, VllmDoctorError):
                 raise told
-            yield from told
+            for observation in told:
+                if isinstance(observation, Event):
+                    self._words[observation.instance] = observation.text
+                yield observation
 
     def _around(self, found: Found) -> Iterator[Observation]:
         yield from made_by(found)
@@ -135,6 +162,9 @@ class _Reading:
             elif isinstance(result, VllmDoctorError):
                 raise result
             else:
+                if not result and since_s is not None:
+                    why = f"it holds nothing of a vLLM server's in the last {since_s:.0f} s"
+                    yield Gap(pod.instance, "what its log tells", why)
                 for observation in result:
                     # what the server itself says at /version comes first
                     if isinstance(observation, Fact) and observation.key == _VERSION:
@@ -145,6 +175,10 @@ class _Reading:
             why = f"the logs of {len(asked)} of {len(pods)} pods were read"
             yield Gap(ORIGIN, "what the other pods' logs tell", why, "--since 1h reads them all")
 
+    def _said(self, pod: Pod) -> str:
+        words = self._words.get(pod.instance, "")
+        return f", and said: {words}" if words else ""
+
     def _blind(self, errors: list[SourceError]) -> VllmDoctorError:
         """The error that says why no pod shows anything: what ails the pods, else what failed in asking."""
         sick = [(pod, why) for pod in self._found.pods if (why := trouble(pod))]
@@ -152,7 +186,7 @@ class _Reading:
             return errors[0]
         if not sick:
             return UsageError("no pod is left to be read", hint="they were deleted meanwhile")
-        told = "; ".join(f"{pod.name} is {why}" for pod, why in sick[:_NAMED])
+        told = "; ".join(f"{pod.name}: {why}{self._said(pod)}" for pod, why in sick[:_NAMED])
         more = f"; and {len(sick) - _NAMED} more" if len(sick) > _NAMED else ""
         pod = sick[0][0]
         hint = f"kubectl -n {pod.namespace} describe pod {pod.name}"
