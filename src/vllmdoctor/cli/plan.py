@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllmdoctor.manifests import File
+    from vllmdoctor.model import Report
 
 
 @for_clusters
@@ -85,8 +86,18 @@ def plan(
         paths = write(files, Path(folder))
         rows = [(str(path), file.what) for path, file in zip(paths, files, strict=True)]
         sys.stdout.write(written(rows, **look()))
-        sys.stdout.write(to_copy(files, paths, asked.cluster.access.context))
+        sys.stdout.write(to_copy(files, paths, asked.cluster.access.context) + scaled_already(report, files))
     raise typer.Exit(exit_code(report, "never"))
+
+
+def scaled_already(report: "Report", files: "Sequence[File]") -> str:
+    """A warning where something scales the workload already, and a file would interfere with it."""
+    told = {str(f.value) for e in report.engines for f in e.facts if f.key == "autoscaler"} - {"none"}
+    meddling = [f.name for f in files if f.name in ("hpa.yaml", "scaledobject.yaml", "patch-replicas.yaml")]
+    if not told or not meddling:
+        return ""
+    names = ", ".join(sorted(told))
+    return f"  Beware: {names} scales it already. Raise its maximum instead of {', '.join(meddling)}.\n\n"
 
 
 def to_copy(files: "Sequence[File]", paths: "Sequence[Path]", context: str) -> str:

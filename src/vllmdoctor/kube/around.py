@@ -30,8 +30,14 @@ def quantity(text: object) -> float | None:
     return float(found[1]) * _UNITS[found[2]] if found else None
 
 
-def of_pod(pod: Pod) -> Iterator[Fact]:
-    """What a pod's server is given: GPUs, CPU, memory; and where it runs."""
+def of_pod(pod: Pod, owner: Json | None) -> Iterator[Fact]:
+    """Where a pod's server runs, whose it is, and what it is given: GPUs, CPU, memory."""
+    # names first: a recording without names learns them here
+    yield Fact("namespace", pod.namespace, "pod", pod.instance)
+    if owner is not None:
+        yield Fact(str(owner.get("kind", "")).lower(), str(owner["metadata"]["name"]), "pod", pod.instance)
+    if pod.node:
+        yield Fact("node", pod.node, "pod", pod.instance)
     resources = pod.spec.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     origin = f"pod {pod.name}: resources"
@@ -44,9 +50,6 @@ def of_pod(pod: Pod) -> Iterator[Fact]:
     ):
         if (value := quantity(told)) is not None:
             yield Fact(key, value, origin, pod.instance)
-    yield Fact("namespace", pod.namespace, "pod", pod.instance)
-    if pod.node:
-        yield Fact("node", pod.node, "pod", pod.instance)
 
 
 def limits_as_series(pod: Pod, owner: Json | None) -> dict[str, float]:

@@ -106,16 +106,16 @@ class _Reading:
     def _described(self, found: Found) -> Iterator[Observation]:
         """What the pods were started with and given, and what their status tells."""
         for pod in found.pods:
-            launch = self._launches.read(pod, found.owner(pod))
+            owner = found.owner(pod)
+            yield from around.of_pod(pod, owner)
+            launch = self._launches.read(pod, owner)
             for fact in launch.facts:
-                owner = found.owner(pod)
                 origin = kind_and_name(owner) if fact.key == "replicas" and owner else fact.origin
                 own = Fact(fact.key, fact.value, origin, pod.instance)
                 if fact.key == _VERSION:
                     self._versions[pod.instance] = own
                 else:
                     yield own
-            yield from around.of_pod(pod)
             yield from happened.of_status(pod)
         yield from self._launches.gaps
         self._launches.gaps.clear()
