@@ -279,9 +279,9 @@ class Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         request.settimeout(30)
-        wrapped = self._tls.wrap_socket(request, server_side=True)
-        wrapped.settimeout(None)
-        Handler(wrapped, client_address, self)
+        with self._tls.wrap_socket(request, server_side=True) as wrapped:
+            wrapped.settimeout(None)
+            Handler(wrapped, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()

@@ -163,7 +163,7 @@ class Workloads:
         raycluster = self.add(made("RayCluster", cluster, namespace, whole, spec={}, status={}))
         worn = {"ray.io/cluster": cluster, "ray.io/node-type": "worker"}
         names = [f"{cluster}-worker-{suffix(f'{cluster}/{n}', 5)}" for n in range(replicas)]
-        of = Template(**template)
+        of = Template(**{"port": 8080, "port_name": "metrics", **template})
         return self._run(whole, worn, [], raycluster, names, {**worn, **of.labels}, of, 7200.0)
 
     def pod(self, name: str, *, namespace: str = "inference", age_s: float = 7200.0, **template: Any) -> Pod:
