@@ -14,7 +14,7 @@ from vllmdoctor.cli.options import Args, ArgsFile, Every, For, Targets, VllmVers
 from vllmdoctor.cli.terminal import look
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vllmdoctor.manifests import File
     from vllmdoctor.model import Report
@@ -86,18 +86,21 @@ def plan(
         paths = write(files, Path(folder))
         rows = [(str(path), file.what) for path, file in zip(paths, files, strict=True)]
         sys.stdout.write(written(rows, **look()))
-        sys.stdout.write(to_copy(files, paths, asked.cluster.access.context) + scaled_already(report, files))
+        sys.stdout.write(to_copy(files, paths, asked.cluster.access.context))
+        sys.stdout.writelines(f"  Beware: {each}\n" for each in cautions(report, files))
     raise typer.Exit(exit_code(report, "never"))
 
 
-def scaled_already(report: "Report", files: "Sequence[File]") -> str:
-    """A warning where something scales the workload already, and a file would interfere with it."""
-    told = {str(f.value) for e in report.engines for f in e.facts if f.key == "autoscaler"} - {"none"}
+def cautions(report: "Report", files: "Sequence[File]") -> "Iterator[str]":
+    """What in the cluster works against the files: an autoscaler, an operator that makes the workload."""
+    scalers = {str(f.value) for e in report.engines for f in e.facts if f.key == "autoscaler"} - {"none"}
     meddling = [f.name for f in files if f.name in ("hpa.yaml", "scaledobject.yaml", "patch-replicas.yaml")]
-    if not told or not meddling:
-        return ""
-    names = ", ".join(sorted(told))
-    return f"  Beware: {names} scales it already. Raise its maximum instead of {', '.join(meddling)}.\n\n"
+    if scalers and meddling:
+        names = ", ".join(sorted(scalers))
+        yield f"{names} scales it already. Raise its maximum instead of {', '.join(meddling)}."
+    for gap in report.gaps:
+        if gap.what.startswith("what keeps a change of"):
+            yield f"{gap.why}: {gap.hint}."
 
 
 def to_copy(files: "Sequence[File]", paths: "Sequence[Path]", context: str) -> str:

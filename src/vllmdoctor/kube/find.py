@@ -13,6 +13,8 @@ from vllmdoctor.kube.nouns import EVERYWHERE, Named
 from vllmdoctor.kube.pods import Pod, pod_of, serves_vllm
 from vllmdoctor.model import Gap
 
+_KEPT = "what keeps a change of"
+
 
 @dataclass(slots=True)
 class Found:
@@ -51,7 +53,7 @@ def find(door: Door, named: Named, container: str = "") -> Found:
         raise _empty(kind, named.name, namespace, owner, objects)
     found = Found(named, _named_apart([pod_of(o, kind, container) for o in alive], kind, container))
     found.gaps += gaps
-    if owner is not None and kind.name not in ("service",):
+    if owner is not None and kind.name in ("deployment", "statefulset", "daemonset"):
         found.owners = {(p.namespace, p.name): owner for p in found.pods}
     else:
         _owners(door, found)
@@ -271,7 +273,7 @@ def made_by(found: Found) -> Iterable[Gap]:
         if title:
             yield Gap(
                 ORIGIN,
-                f"what keeps a change of {kind_and_name(owner)}",
+                f"{_KEPT} {kind_and_name(owner)}",
                 f"{title}/{name} makes it, and undoes what others change",
                 f"change {title.lower()}/{name} instead",
             )

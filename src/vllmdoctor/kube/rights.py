@@ -11,7 +11,6 @@ from typing import Any, Literal
 from vllmdoctor.errors import UnknownName
 from vllmdoctor.kube.kinds import KINDS
 
-
 Where = Literal["pods", "monitoring", "cluster"]
 
 

@@ -249,15 +249,15 @@ class Door:
         except urllib3.exceptions.SSLError as error:
             hint = "does the kubeconfig's certificate-authority belong to this API server?"
             raise Unreachable(f"{shown}: TLS failed: {_reason(error)}", hint=hint) from None
+        except urllib3.exceptions.NewConnectionError as error:
+            hint = "does `kubectl get pods` work from here?"
+            raise Unreachable(f"{shown} cannot be reached: {_reason(error)}", hint=hint) from None
         except urllib3.exceptions.ConnectTimeoutError:
             hint = "is the API server reachable from here (VPN, proxy)?"
             raise Unreachable(f"{shown} did not connect within {CONNECT_S:g} s", hint=hint) from None
         except urllib3.exceptions.ReadTimeoutError:
             hint = "the API server, or the pod behind it, is too busy to answer"
             raise Unreachable(f"{shown} did not answer within {READ_S:g} s", hint=hint) from None
-        except urllib3.exceptions.NewConnectionError as error:
-            hint = "does `kubectl get pods` work from here?"
-            raise Unreachable(f"{shown} cannot be reached: {_reason(error)}", hint=hint) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             why = "the answer was cut off" if "IncompleteRead" in str(error) else _reason(error)
             raise CutOff(f"{shown} broke off: {why}") from None
