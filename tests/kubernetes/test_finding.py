@@ -6,22 +6,23 @@ import pytest
 from tests.kubernetes.apiserver import Cluster, Workload
 from tests.kubernetes.conftest import Doctor
 
+
+def behind_a_service(cluster: Cluster) -> Workload:
+    work = cluster.deployment("vllm", replicas=2)
+    cluster.service("front", work)
+    return work
+
+
 Make = Callable[[Cluster], Workload]
 KINDS: dict[str, tuple[str, Make]] = {
     "deploy/vllm": ("", lambda c: c.deployment("vllm", replicas=2)),
     "sts/vllm": ("", lambda c: c.statefulset("vllm", replicas=2)),
     "ds/vllm": ("", lambda c: c.daemonset("vllm", replicas=2)),
-    "svc/front": ("", lambda c: _behind_a_service(c)),
+    "svc/front": ("", behind_a_service),
     "lws/vllm": ("leaderworkerset", lambda c: c.leaderworkerset("vllm", replicas=2)),
     "isvc/vllm": ("kserve", lambda c: c.inferenceservice("vllm", replicas=2, port=8000)),
     "llmisvc/vllm": ("kserve", lambda c: c.llminferenceservice("vllm", replicas=2)),
 }
-
-
-def _behind_a_service(cluster: Cluster) -> Workload:
-    work = cluster.deployment("vllm", replicas=2)
-    cluster.service("front", work)
-    return work
 
 
 @pytest.mark.parametrize("named", KINDS)

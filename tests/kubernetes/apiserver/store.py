@@ -20,6 +20,7 @@ class Store:
     objects: dict[Kind, dict[tuple[str, str], Object]] = field(default_factory=dict)
     version: int = 1000
     kept_since: int = 0  # a list begun before this version is no longer kept
+    most: int = 500  # of what was asked for in parts, a part has no more than this
 
     def add(self, item: Object) -> Object:
         """Put an object in; what the server would fill in is filled in."""
@@ -59,7 +60,7 @@ class Store:
             and fields_match(fields, kind.plural, item)
         ]
         start, begun = self._continued(query.get("continue", [""])[0])
-        limit = int(query.get("limit", ["0"])[0] or 0)
+        limit = min(int(query.get("limit", ["0"])[0] or 0), self.most)
         metadata: dict[str, Any] = {"resourceVersion": str(begun)}
         end = start + limit if limit else len(found)
         if end < len(found):
