@@ -20,6 +20,7 @@ from vllmdoctor.sources import Window, open_source
 
 STREAMS = {"pods/exec", "pods/portforward"}
 BEGUN = 1_790_000_000.0
+SMI = Path(__file__).parents[1] / "host" / "smi" / "query.csv"  # what nvidia-smi printed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,14 @@
 """What is read of the pods, by which way, and what is told of those that show nothing."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kubernetes.apiserver import Cluster, Cut, Ran, failures, kinds, stepped
-from tests.kubernetes.conftest import Doctor
+from tests.kubernetes.conftest import SMI, Doctor
 
 from vllmdoctor.model import Report
 
-SMI = Path(__file__).parents[1] / "host" / "smi" / "query.csv"
 TARGET = "k8s://inference/deploy/vllm"
 
 

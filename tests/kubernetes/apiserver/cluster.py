@@ -25,9 +25,11 @@ class Cluster(Workloads):
     def __init__(self, version: str = "v1.33.1") -> None:
         super().__init__(Store())
         self.version = version
+        self.creates_streams = False  # from 1.35 on, a stream over WebSocket takes the verb create as well
         self.users: dict[str, User] = {}
         self.faults: list[Fault] = []
         self.log: list[Asked] = []
+        self.refused: list[Asked] = []  # those of the log that the user may not ask
         self.services: dict[tuple[str, str], tuple[str, int]] = {}
         for name in NODES:
             self.add(node(name, 8, "NVIDIA-H100-80GB-HBM3"))

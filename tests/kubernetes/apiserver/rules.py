@@ -11,6 +11,7 @@ from tests.kubernetes.apiserver.selectors import named_by
 
 # every user who has logged in may look around
 _OPEN = ("/api", "/apis", "/healthz", "/livez", "/readyz", "/openapi", "/version")
+_ANYBODY = ("/healthz", "/livez", "/readyz", "/version")
 _REVIEWS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
 
 
@@ -72,6 +73,8 @@ class User:
 def check(asked: Asked, user: User) -> None:
     """Failure where the user may not do it, in the authorizer's words."""
     if not asked.resource:
+        if user.token == "" and asked.path not in _ANYBODY:
+            raise forbidden_path(user.name, asked.verb, asked.path)
         if asked.path != "/" and not asked.path.startswith(_OPEN):
             raise forbidden_path(user.name, asked.verb, asked.path)
         return

@@ -5,6 +5,7 @@ import ssl
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,7 @@ class Handler(BaseHTTPRequestHandler):
                         self.wfile = _Short(self.wfile, fault.wrong.after)  # type: ignore[assignment]
                         break
                     raise fault.wrong
-            if user is _ANONYMOUS and not asked.resource and asked.path not in ("/healthz", "/version"):
-                raise Failure(
-                    403, "Forbidden", f'forbidden: User "{user.name}" cannot get path "{asked.path}"'
-                )
-            check(asked, user)
+            self._check(asked, user)
             self._route(asked, user)
         except Failure as failure:
             self._reply(failure.code, failure.body(), failure.headers)
@@ -80,6 +77,16 @@ class Handler(BaseHTTPRequestHandler):
         if user is None:
             raise unauthorized()
         return user
+
+    def _check(self, asked: Asked, user: User) -> None:
+        streams = self.server.cluster.creates_streams and asked.subresource in ("exec", "portforward")
+        try:
+            check(asked, user)
+            if streams:
+                check(replace(asked, verb="create"), user)
+        except Failure:
+            self.server.cluster.refused.append(asked)
+            raise
 
     # --- what is asked ----------------------------------------------------------------------------
 
