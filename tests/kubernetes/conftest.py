@@ -4,11 +4,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kubernetes import kubectls
 from tests.kubernetes.apiserver import Asked, Cluster, Server, User, Vllm, kubeconfig
+from tests.kubernetes.kubectls import Kubectl
 
 from vllmdoctor.cli import main
 from vllmdoctor.cli.calling import PLUGIN
@@ -137,6 +140,19 @@ def doctor(
     for one in doctor.open:
         one.close()
     assert_only_read(cluster.log)
+
+
+@cache
+def every_kubectl() -> dict[str, Kubectl]:
+    return kubectls.found()
+
+
+@pytest.fixture(params=[".".join(map(str, one)) for one in kubectls.WANTED])
+def kubectl(request: pytest.FixtureRequest) -> Kubectl:
+    """Each kubectl in turn."""
+    if request.param not in every_kubectl():
+        pytest.skip(f"NOT TESTED: no kubectl {request.param} here: name its folder in {kubectls.FOLDERS}")
+    return every_kubectl()[request.param]
 
 
 def assert_only_read(log: Sequence[Asked]) -> None:
