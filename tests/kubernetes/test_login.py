@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kubernetes.config import incluster_config
 from tests.kubernetes.apiserver import kubeconfig
+from tests.kubernetes.apiserver.server import TLS
 from tests.kubernetes.conftest import Doctor
 
 from vllmdoctor.errors import UnknownName, UsageError
@@ -57,7 +59,7 @@ def test_a_credential_plugin_is_asked_anew_once_its_token_expired(doctor: Doctor
     )
     doctor.login(kubeconfig.with_command(command))
     with Door(Access()) as door:
-        door._renewed -= 3600.0  # as if it had been open for an hour
+        door._line._renewed -= 3600.0  # as if it had been open for an hour
 
         assert [p["metadata"]["name"] for p in door.listed("api/v1", "pods", "inference")] == ["vllm-0"]
 
@@ -175,3 +177,24 @@ def test_an_object_is_plain_json(doctor: Doctor) -> None:
         found = door.one(KINDS["deployment"], "inference", "vllm-server")
 
     assert (found["kind"], found["spec"]["replicas"]) == ("Deployment", 2)
+
+
+def test_inside_a_pod_its_service_account_serves(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doctor.cluster.pod("vllm-0")
+    assert doctor.user is not None
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text(doctor.user.token, encoding="utf-8")
+    (account / "namespace").write_text("inference", encoding="utf-8")
+    (account / "ca.crt").write_bytes((TLS / "ca.pem").read_bytes())
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
+    host, port = doctor.server.url.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.delenv("KUBECONFIG")
+
+    assert current_namespace(Access()) == "inference"
+    assert pods(Access()) == ["vllm-0"]

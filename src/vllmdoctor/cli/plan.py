@@ -98,8 +98,10 @@ def cautions(report: "Report", files: "Sequence[File]") -> "Iterator[str]":
     if scalers and meddling:
         names = ", ".join(sorted(scalers))
         yield f"{names} scales it already. Raise its maximum instead of {', '.join(meddling)}."
+    from vllmdoctor.kube.nouns import KEPT
+
     for gap in report.gaps:
-        if gap.what.startswith("what keeps a change of"):
+        if gap.what.startswith(KEPT):
             yield f"{gap.why}: {gap.hint}."
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from vllmdoctor.errors import SourceError
 from vllmdoctor.kube.answers import Expired, NotThere, gap_of, words
 from vllmdoctor.kube.door import Door, Json
-from vllmdoctor.kube.find import Found, kind_and_name
+from vllmdoctor.kube.find import Found
+from vllmdoctor.kube.owners import kind_and_name
 from vllmdoctor.kube.pods import Pod, gpus_of, moment
 from vllmdoctor.model import Event, Fact, Gap, Observation
 
@@ -62,6 +63,9 @@ def limits_as_series(pod: Pod, owner: Json | None) -> dict[str, float]:
     if "restartCount" in pod.status:
         restarts = float(pod.status["restartCount"])
         series[f"kube_pod_container_status_restarts_total{{{labels}}}"] = restarts
+    last = (pod.status.get("lastState") or {}).get("terminated") or {}
+    if last.get("reason") == "OOMKilled":
+        series[f'kube_pod_container_status_last_terminated_reason{{{labels},reason="OOMKilled"}}'] = 1.0
     kind = str((owner or {}).get("kind", "")).lower()
     if owner is not None and kind in ("deployment", "statefulset"):
         spec, status = owner.get("spec") or {}, owner.get("status") or {}

@@ -1,19 +1,18 @@
 """From what a target names to its pods, and to the object that owns them."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vllmdoctor.errors import NotEnoughData, SourceError, UnknownName
-from vllmdoctor.kube.answers import ORIGIN, Expired, Forbidden, NotThere, gap_of
+from vllmdoctor.kube.answers import Expired, Forbidden, NotThere, gap_of
 from vllmdoctor.kube.door import Door, Json
-from vllmdoctor.kube.kinds import BY_TITLE, KINDS, Kind
+from vllmdoctor.kube.kinds import KINDS, Kind
 from vllmdoctor.kube.nouns import EVERYWHERE, Named
+from vllmdoctor.kube.owners import controller, guessed, owners_of
 from vllmdoctor.kube.pods import Pod, pod_of, serves_vllm
 from vllmdoctor.model import Gap
-
-_KEPT = "what keeps a change of"
 
 
 @dataclass(slots=True)
@@ -56,7 +55,8 @@ def find(door: Door, named: Named, container: str = "") -> Found:
     if owner is not None and kind.name in ("deployment", "statefulset", "daemonset"):
         found.owners = {(p.namespace, p.name): owner for p in found.pods}
     else:
-        _owners(door, found)
+        found.owners, told = owners_of(door, found.pods)
+        found.gaps += told
     return found
 
 
@@ -74,7 +74,7 @@ def _many(door: Door, named: Named, namespace: str, container: str) -> Found:
         )
     kind = KINDS["pod"]
     found = Found(named, _named_apart([pod_of(o, kind, container) for o in chosen], kind, container))
-    _owners(door, found)
+    found.owners, found.gaps = owners_of(door, found.pods)
     return found
 
 
@@ -108,7 +108,7 @@ def _of_object(
             raise error from None
         gaps.append(gap_of(error, ""))
         made = (kind.title, name)
-        return None, [o for o in pods if made in (controller(o), _guessed(o))]
+        return None, [o for o in pods if made in (controller(o), guessed(o))]
     return owner, door.listed("api/v1", "pods", namespace, labels=labels)
 
 
@@ -214,66 +214,3 @@ def _uses_gpu_or_head(found: Json) -> bool:
     """Ray's head shows metrics even without a GPU; workers without one run no engine."""
     labels = found["metadata"].get("labels") or {}
     return labels.get("ray.io/node-type") != "redis-cleanup"
-
-
-def _owners(door: Door, found: Found) -> None:
-    """Who made each pod, each asked once: a ReplicaSet's Deployment, a StatefulSet, another's object."""
-    known: dict[tuple[str, str, str], Json | None] = {}
-    told: set[str] = set()
-
-    def ask(namespace: str, title: str, name: str) -> Json | None:
-        key = (namespace, title, name)
-        if key not in known and title in BY_TITLE:
-            kind = BY_TITLE[title]
-            known[key] = None
-            try:
-                known[key] = door.one(kind, namespace, name)
-            except Expired:
-                raise
-            except SourceError as error:
-                if kind.plural not in told and not isinstance(error, NotThere):
-                    told.add(kind.plural)
-                    found.gaps.append(gap_of(error, f"the {kind.title} of the pods"))
-        return known.get(key)
-
-    for pod in found.pods:
-        title, name = controller(pod.object)
-        if title == "ReplicaSet":
-            between = ask(pod.namespace, title, name)
-            title, name = controller(between) if between else _guessed(pod.object)
-        owner = ask(pod.namespace, title, name) if title else None
-        if owner is not None:
-            found.owners[pod.namespace, pod.name] = {"kind": title} | owner
-
-
-def controller(found: Json) -> tuple[str, str]:
-    """(kind, name) of the object that made one; ("", "") where nobody did."""
-    for reference in found["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            return str(reference["kind"]), str(reference["name"])
-    return "", ""
-
-
-def _guessed(pod: Json) -> tuple[str, str]:
-    """A pod's Deployment by its ReplicaSet's name, where that may not be read."""
-    _, name = controller(pod)
-    mark = str((pod["metadata"].get("labels") or {}).get("pod-template-hash", ""))
-    return ("Deployment", name.removesuffix(f"-{mark}")) if mark and name.endswith(f"-{mark}") else ("", "")
-
-
-def kind_and_name(owner: Json) -> str:
-    """An object as kubectl names it: deployment/vllm."""
-    return f"{str(owner.get('kind', '')).lower()}/{owner['metadata']['name']}"
-
-
-def made_by(found: Found) -> Iterable[Gap]:
-    """What undoes a patch: an operator that owns the workload itself."""
-    for owner in {id(o): o for o in found.owners.values()}.values():
-        title, name = controller(owner)
-        if title:
-            yield Gap(
-                ORIGIN,
-                f"{_KEPT} {kind_and_name(owner)}",
-                f"{title}/{name} makes it, and undoes what others change",
-                f"change {title.lower()}/{name} instead",
-            )

@@ -8,8 +8,9 @@ from itertools import pairwise
 from vllmdoctor.errors import SourceError
 from vllmdoctor.kube.answers import Expired, NotThere, gap_of, words
 from vllmdoctor.kube.door import Door, Json
-from vllmdoctor.kube.find import Found, controller, kind_and_name, selector_text
+from vllmdoctor.kube.find import Found, selector_text
 from vllmdoctor.kube.launches import described
+from vllmdoctor.kube.owners import controller, kind_and_name
 from vllmdoctor.kube.pods import Pod, end_of, gpus_of, moment, trouble
 from vllmdoctor.model import Event, Gap, Observation
 

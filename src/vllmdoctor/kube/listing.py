@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vllmdoctor.kube.door import Door, Json
-from vllmdoctor.kube.find import Found, find, kind_and_name
+from vllmdoctor.kube.find import Found, find
 from vllmdoctor.kube.launches import Launches
 from vllmdoctor.kube.names import parse
 from vllmdoctor.kube.nouns import Cluster
+from vllmdoctor.kube.owners import kind_and_name
 from vllmdoctor.kube.pods import Pod, trouble
 from vllmdoctor.model import Gap
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 EVERYWHERE = "*"
 """The namespace of a target that means all of them."""
 
+KEPT = "what keeps a change of"
+"""Begins the Gap that tells that a workload is made by something that undoes changes of it."""
+
 NO_PROMETHEUS = "none"
 """In place of a Prometheus' address: none is to be asked."""
 

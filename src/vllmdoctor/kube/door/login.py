@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kubernetes.client.configuration import Configuration
+from kubernetes.config import incluster_config
 from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME, load_incluster_config
 from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from vllmdoctor.errors import UnknownName, UsageError
@@ -32,7 +32,7 @@ def configured(access: Access) -> tuple[Configuration, str, str]:
     configuration.connection_pool_maxsize = POOL
     paths = _paths(access)
     if not paths and _in_cluster(configuration):
-        own = Path(SERVICE_TOKEN_FILENAME).with_name("namespace")
+        own = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
         namespace = own.read_text(encoding="utf-8").strip() if own.exists() else "default"
         return configuration, access.namespace or namespace, "this pod's service account"
     if not paths:
@@ -103,7 +103,7 @@ def _checked(path: Path) -> None:
 
 def _in_cluster(configuration: Configuration) -> bool:
     try:
-        load_incluster_config(client_configuration=configuration)
+        incluster_config.load_incluster_config(client_configuration=configuration)
     except ConfigException:
         return False
     return True

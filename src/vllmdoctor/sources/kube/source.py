@@ -7,9 +7,10 @@ from vllmdoctor.errors import SourceError, UsageError, VllmDoctorError
 from vllmdoctor.kube import around, happened
 from vllmdoctor.kube.answers import ORIGIN, Expired, Forbidden, gap_of
 from vllmdoctor.kube.door import Door
-from vllmdoctor.kube.find import Found, find, kind_and_name, made_by
+from vllmdoctor.kube.find import Found, find
 from vllmdoctor.kube.launches import Launches
 from vllmdoctor.kube.names import parse
+from vllmdoctor.kube.owners import kind_and_name, made_by
 from vllmdoctor.kube.pods import Pod, trouble
 from vllmdoctor.model import Event, Fact, Gap, Observation, Samples, Snapshot
 from vllmdoctor.sources import Window
@@ -129,7 +130,7 @@ class _Reading:
                 yield observation
 
     def _around(self, found: Found) -> Iterator[Observation]:
-        yield from made_by(found)
+        yield from made_by(found.owners.values())
         yield from happened.of_cluster(self._door, found)
         yield from happened.of_rollouts(self._door, found)
         yield from around.of_workloads(self._door, found)
