@@ -1,5 +1,7 @@
 """The two streams of a pod, port-forward and exec, over WebSocket; each is gone when its function returns."""
 
+import io
+import json
 from collections.abc import Sequence
 from http.client import HTTPException, HTTPResponse
 from typing import Any
@@ -32,6 +34,46 @@ def login(configuration: Configuration) -> dict[str, str]:
     return {each["key"]: each["value"] for each in told if each["in"] == "header" and each["value"]}
 
 
+class _Received(io.RawIOBase):
+    """The bytes that come from a pod's port: of each frame what follows its channel's number.
+
+    The first frame of a channel names the port; the second channel carries what went wrong.
+    """
+
+    def __init__(self, stream: websocket.WebSocket) -> None:
+        self._stream = stream
+        self._opened: set[int] = set()
+        self._left = b""
+
+    def makefile(self, *_: object) -> io.BufferedReader:
+        """It as the library of HTTP wants to read it."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is there, or wait for it; 0 at the end."""
+        while not self._left:
+            try:
+                kind, frame = self._stream.recv_data_frame(True)
+            except websocket.WebSocketConnectionClosedException:
+                return 0
+            if kind == websocket.ABNF.OPCODE_CLOSE:
+                return 0
+            data = bytes(frame.data) if kind == websocket.ABNF.OPCODE_BINARY else b""
+            if data and data[0] not in self._opened:
+                self._opened.add(data[0])
+            elif data and data[0] % 2:
+                raise OSError(data[1:].decode("utf-8", "replace"))
+            else:
+                self._left = data[1:]
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+
 def forwarded(
     configuration: Configuration, namespace: str, pod: str, port: int, path: str
 ) -> tuple[int, str, bytes]:
@@ -40,23 +82,19 @@ def forwarded(
     The stream is closed before this returns: nothing of it is left behind.
     """
     stream = _stream(configuration, namespace, pod, "portforward", [("ports", str(port))])
-    tunnel = ws_client.PortForward(stream, [port])
     try:
-        line = tunnel.socket(port)
-        line.settimeout(STREAM_S)
         request = f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
-        line.sendall(request.encode("ascii"))
-        response = HTTPResponse(line)
+        stream.send(b"\0" + request.encode("ascii"), websocket.ABNF.OPCODE_BINARY)
+        response = HTTPResponse(_Received(stream))  # type: ignore[arg-type]
         response.begin()
         body = response.read(MOST_BYTES)
         return response.status, response.getheader("content-type", ""), body
-    except (OSError, HTTPException) as error:
-        why = tunnel.error(port) or str(error) or "the stream ended"
-        if "refused" in why:
-            why = "nothing listens there"
-        raise Unproxied(f"port-forward to {pod}:{port}: {words(why)}") from None
+    except (OSError, HTTPException, websocket.WebSocketException) as error:
+        why = "nothing listens there" if "refused" in str(error) else words(str(error))
+        told = why or "the stream ended without an answer"
+        raise Unproxied(f"port-forward to {pod}:{port}: {told}") from None
     finally:
-        tunnel.close()
+        _closed(stream)
 
 
 def run(
@@ -74,12 +112,12 @@ def run(
         client.run_forever(timeout=STREAM_S)
         if client.is_open():
             raise Unreachable(f"{' '.join(command[:1])} in {pod} did not end within {STREAM_S:g} s")
-        status = _exit_status(client)  # first: reading the output forgets it
+        status = _exit_status(client, pod)  # first: reading the output forgets it
         return status, str(client.read_all())
     except (OSError, websocket.WebSocketException) as error:
         raise Unreachable(f"exec in {pod}: {words(str(error))}") from None
     finally:
-        client.close()
+        _closed(client.sock)
 
 
 def _url(
@@ -111,9 +149,23 @@ def _stream_error(error: Exception, namespace: str, pod: str, sub: str) -> Sourc
     return Unreachable(f"{sub} to {pod}: {words(str(error)) or type(error).__name__}")
 
 
-def _exit_status(client: Any) -> int:
+def _closed(stream: websocket.WebSocket) -> None:
+    """Close a stream for good: where the other side said goodbye first, closing alone leaves its socket."""
+    stream.close(timeout=0)
+    stream.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _exit_status(client: Any, pod: str) -> int:
+    """How the command ended; a SourceError where it could not even begin."""
     try:
-        status = client.returncode
-    except (LookupError, TypeError, ValueError):  # another failure than the command's own
-        return 126
-    return 126 if status is None else int(status)
+        told = json.loads(client.read_channel(ws_client.ERROR_CHANNEL) or "{}")
+        if told.get("status") == "Success":
+            return 0
+        causes = (told.get("details") or {}).get("causes") or ()
+        code = next((c.get("message") for c in causes if c.get("reason") == "ExitCode"), None)
+        if code is not None:
+            return int(code)
+        said = words(str(told.get("message") or "the stream ended without a status"))
+    except (ValueError, AttributeError, TypeError):
+        said = "it ended with a status that cannot be read"
+    raise SourceError(f"exec in {pod}: {said}")
