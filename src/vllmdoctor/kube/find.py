@@ -164,16 +164,21 @@ def selector_text(selector: Mapping[str, Any]) -> str:
 def _unknown(door: Door, kind: Kind, namespace: str, name: str) -> SourceError | UnknownName:
     """The error for a name that is not there, with the nearest one that is."""
     try:
-        there = [str(o["metadata"]["name"]) for o in door.listed(kind.path, kind.plural, namespace)]
+        objects = door.listed(kind.path, kind.plural, namespace)
+        there = [str(o["metadata"]["name"]) for o in objects]
     except NotThere:
         return NotThere(
             f"this cluster knows no {kind.title}", hint="is its operator installed in this cluster?"
         )
     except SourceError:
-        there = []
+        objects, there = [], []
+    makers = (made for o in objects for made in (controller(o), guessed(o)))
+    owner = next((made for made in makers if kind.name == "pod" and made[1] == name), None)
     near = difflib.get_close_matches(name, there, n=1)
     hint = f"did you mean {kind.name}/{near[0]}?" if near else ""
-    if not near:
+    if owner:
+        hint = f"did you mean {owner[0].lower()}/{owner[1]}?"
+    elif not near:
         hint = f"there: {', '.join(sorted(there)[:8])}" if there else "is it in another namespace (-n, -A)?"
     return NotThere(f'{kind.resource} "{name}" not found in namespace {namespace}', hint=hint)
 

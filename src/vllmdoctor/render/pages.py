@@ -121,18 +121,31 @@ def servers(
     """Servers in a cluster: (namespace, name, pods that run / all, version, model, trouble)."""
     from vllmdoctor.render.sheet import grid, heading, indent, paint, say
 
-    table = grid("left", "left", "right", "left", "wrap")
-    table.add_row(*(say(title, "dim") for title in ("namespace", "server", "pods", "version", "model")))
     rows = list(rows)
+    places = {row[0] for row in rows}
+    alone = len(places) == 1  # then it stands in the heading, and its column is left to the names
+    table = grid(*(() if alone else ("left",)), "left", "right", "left", "wrap")
+    titles = ("namespace", "server", "pods", "version", "model")[alone:]
+    table.add_row(*(say(title, "dim") for title in titles))
     for namespace, name, pods, version, model, trouble in rows:
-        style = "red" if trouble else ""
-        table.add_row(
-            say(namespace), say(name, "bold"), say(pods, style), say(version or "?"), say(model or "?")
+        cells = (
+            say(namespace),
+            say(name, "bold"),
+            say(pods, "red" if trouble else ""),
+            say(version or "?"),
+            say(model or "?"),
         )
+        table.add_row(*cells[alone:])
+    troubles = grid("left", "wrap")
+    for _, name, _, _, _, trouble in rows:
         if trouble:
-            table.add_row("", say(trouble, style), "", "", "")
+            troubles.add_row(say(name, "bold"), say(trouble, "red"))
     count = f"{len(rows)} vLLM server{'s'[: len(rows) != 1]}"
-    return paint([heading("SERVERS", count), indent(table)], width=width, color=color, encoding=encoding)
+    count += f" in namespace {places.pop()}" if alone else ""
+    parts = [heading("SERVERS", count), indent(table)]
+    if any(row[-1] for row in rows):
+        parts += [heading("NOT RUNNING"), indent(troubles)]
+    return paint(parts, width=width, color=color, encoding=encoding)
 
 
 def features(
