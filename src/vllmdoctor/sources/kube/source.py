@@ -58,6 +58,7 @@ class _Reading:
         self._versions: dict[str, Fact] = {}
         self._words: dict[str, str] = {}
         self._seen: set[str] = set()
+        self._logged = False
 
     def all(self) -> Iterator[Observation]:
         """Everything, in the order in which it matters."""
@@ -70,18 +71,19 @@ class _Reading:
                 self._seen.add(observation.instance)
             yield observation
         known = tuple(p for p in found.pods if self._in_history(p))
-        rest = tuple(p for p in found.pods if p not in known)
+        past = bool(known) and self._window.history.at is not None  # what pods show now is of another time
+        rest = tuple(p for p in found.pods if p not in known and not past)
         watch = Watch(self._door, found, self._window, self._versions, self._described)
-        yield from self._logs(self._with_statistics())
+        statistics = self._with_statistics()
+        yield from self._logs(statistics)
         yield from self._versions_of(watch, known)
-        refusals: list[Gap] = []
         for observation in watch.read(rest):
             if isinstance(observation, Snapshot):
                 self._seen.add(observation.instance)
-            elif isinstance(observation, Gap):
-                refusals.append(observation)
             yield observation
-        if not self._seen:
+        if not self._seen and not statistics:
+            yield from self._logs(True)  # better than nothing
+        if not self._seen and not self._logged:
             raise self._blind([w.error for w in watch.all.values() if w.error is not None])
 
     def _in_history(self, pod: Pod) -> bool:
@@ -171,6 +173,7 @@ class _Reading:
                     if isinstance(observation, Fact) and observation.key == _VERSION:
                         self._versions[pod.instance] = observation
                     else:
+                        self._logged = self._logged or isinstance(observation, Samples)
                         yield observation
         if len(asked) < len(pods):
             why = f"the logs of {len(asked)} of {len(pods)} pods were read"
