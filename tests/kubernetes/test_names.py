@@ -50,7 +50,7 @@ def test_words_mean_what_they_mean_to_kubectl(words: tuple[str, ...], targets: l
             "example:healthy",
             "k8s://inference/deploy/vllm",
             "./server.rec.gz",
-            "/tmp/server.log",
+            "/var/log/server.log",
             "[::1]:8000",
         ),
     ],
