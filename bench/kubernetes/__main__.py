@@ -92,7 +92,8 @@ def diagnosed(environment: dict[str, str]) -> float:
     """Seconds in which vllmdoctor reads all pods, and judges."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        words = ["diagnose", f"k8s://{NAMESPACE}/deploy/vllm-server", "--for", "1s", "--every", "1s", "-o", str(report)]
+        words = ["diagnose", f"k8s://{NAMESPACE}/deploy/vllm-server", "-o", str(report)]
+        words += ["--for", "1s", "--every", "1s"]
         started = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-m", "vllmdoctor", *words], capture_output=True, text=True, env=environment

@@ -1,15 +1,21 @@
 """docs/kubectl.md shows what the commands really print, run against a cluster as it describes one."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from tests.kubernetes.apiserver import Cluster, stepped
 from tests.kubernetes.conftest import Doctor
 from tests.test_docs import matches
+from typer.main import get_command
+
+from vllmdoctor import cli
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kubectl.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```text\n\$ kubectl vllmdoctor (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+LINES = [line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S) for line in block.splitlines()]
+COMMANDS = [line for line in LINES if re.match(r"(kubectl )?vllmdoctor [a-z]", line)]
 
 
 @pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
@@ -31,6 +37,16 @@ def test_a_block_shows_what_the_command_prints(
 
     real = (said.out if said.out else said.err).rstrip("\n")
     assert matches(shown.rstrip("\n"), real), f"$ kubectl vllmdoctor {command}\n{real}"
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_to_paste_has_only_options_that_there_are(line: str) -> None:
+    words = shlex.split(line.partition(" | ")[0], comments=True)
+    words = words[words.index("vllmdoctor") + 1 :]
+    command = get_command(cli.app).commands[words[0]]  # type: ignore[attr-defined]
+
+    known = {name for parameter in command.params for name in parameter.opts}
+    assert {word.partition("=")[0] for word in words if word[0] == "-" and word != "--help"} <= known
 
 
 def test_every_right_in_the_page_is_one_that_is_printed(doctor: Doctor) -> None:
