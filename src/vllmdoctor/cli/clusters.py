@@ -3,7 +3,7 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -180,20 +180,24 @@ def listed_instead(targets: Sequence[str], cluster: "Cluster") -> bool:
 
 def for_clusters(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that takes `asked: Asked` kubectl's options in its place."""
-    own = inspect.signature(command)
-    options = inspect.signature(_asked)
+    own, options = inspect.signature(command), _options()
     kept = [p for p in own.parameters.values() if p.name != "asked"]
     taken = {p.name for p in kept}
-    added = [p for p in options.parameters.values() if p.name not in taken]
+    added = [p for p in options.values() if p.name not in taken]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
-        told = {name: given[name] for name in options.parameters}
+        told = {name: given[name] for name in options}
         rest = {name: value for name, value in given.items() if name in taken}
         command(asked=_asked(**told), **rest)
 
     called.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
     return called
+
+
+@functools.cache
+def _options() -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(_asked).parameters
 
 
 def _asked(
