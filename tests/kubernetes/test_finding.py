@@ -153,6 +153,21 @@ def test_a_kind_that_is_not_installed_is_told_from_a_name_that_is_not_there(
     assert "operator" in said.err
 
 
+def test_a_kind_that_may_not_be_read_is_found_by_its_labels_and_the_gap_says_which_right(
+    doctor: Doctor, cluster: Cluster
+) -> None:
+    work = cluster.leaderworkerset("vllm").serve(doctor.vllm())
+
+    recording = doctor.record("k8s://inference/lws/vllm", ticks=2)
+    said = doctor.look("lws/other")
+
+    assert work.pods[0].name in recording.columns
+    (gap,) = [g for g in recording.gaps if "leaderworkersets" in g.why]
+    assert gap.hint == "`vllmdoctor rbac --with leaderworkerset` prints a Role that allows it"
+    assert said.code == 3
+    assert "403: not allowed to get leaderworkersets.leaderworkerset.x-k8s.io" in said.err
+
+
 def test_two_hundred_pods_are_listed_in_parts_and_all_read(doctor: Doctor, cluster: Cluster) -> None:
     cluster.deployment("vllm", replicas=200).serve(doctor.vllm(lambda: PAGE))
 

@@ -199,6 +199,19 @@ def test_an_image_without_nvidia_smi_is_a_gap_and_asked_once(doctor: Doctor, clu
     assert len(doctor.asked("pods/exec")) == 1
 
 
+def test_an_nvidia_smi_that_prints_no_figures_is_a_gap_and_the_metrics_are_read(
+    doctor: Doctor, cluster: Cluster
+) -> None:
+    work = cluster.deployment("vllm").serve(doctor.vllm())
+    work.pods[0].run("nvidia-smi", Ran(b"index\n0\n"))
+    doctor.allowed("--with", "exec")
+
+    recording = doctor.record(TARGET, ticks=2, execute=True)
+
+    assert any("no figures" in gap.why for gap in recording.gaps)
+    assert any("vllm:" in key for of in recording.columns.values() for key in of)
+
+
 def test_the_log_tells_what_the_arguments_do_not(doctor: Doctor, cluster: Cluster) -> None:
     work = cluster.deployment("vllm", image="registry.example/vllm@sha256:0").serve(doctor.vllm())
     settings = "{'model': 'm', 'max_num_seqs': 7}"

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from vllmdoctor.errors import SourceError, Unauthorized, Unreachable
-from vllmdoctor.kube.rights import right_for
+from vllmdoctor.kube.rights import right_for, words_for
 from vllmdoctor.model import Gap
 
 ORIGIN = "Kubernetes"
@@ -70,7 +70,7 @@ def forbidden(verb: str, group: str, resource: str, namespace: str, said: str = 
     where = f"in namespace {namespace}" if namespace else "in the whole cluster"
     quoted = "" if not said or "cannot" in said else f": {words(said)}"
     lost = right.lost if right else f"what {full} would tell"
-    hint = "`vllmdoctor rbac` prints a Role that allows it"
+    hint = f"`{words_for(group, resource)}` prints a Role that allows it"
     return Forbidden(f"403: not allowed to {verb} {full} {where}{quoted}", lost, hint=hint)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vllmdoctor.errors import NotEnoughData, SourceError, UnknownName
-from vllmdoctor.kube.answers import Expired, Forbidden, NotThere, gap_of
+from vllmdoctor.kube.answers import Forbidden, NotThere, gap_of
 from vllmdoctor.kube.door import Door, Json
 from vllmdoctor.kube.kinds import KINDS, Kind
 from vllmdoctor.kube.nouns import EVERYWHERE, Named
@@ -96,10 +96,16 @@ def _named_apart(pods: Sequence[Pod], kind: Kind, container: str) -> tuple[Pod, 
 def _of_object(
     door: Door, kind: Kind, namespace: str, name: str, gaps: list[Gap]
 ) -> tuple[Json | None, list[Json]]:
-    """(the object, its pods). Where it may not be seen, its pods are told by who made them."""
+    """(the object, its pods). Where it may not be seen, its pods are told by labels, or by who made them."""
     try:
         owner, labels = _labels(door, kind, namespace, name)
     except Forbidden as error:
+        if kind.how == "label" and kind.name != "rayservice":
+            pods = door.listed("api/v1", "pods", namespace, labels=kind.label.format(name))
+            if not pods:  # whether there is such an object at all cannot be told
+                raise
+            gaps.append(gap_of(error, ""))
+            return None, pods
         if kind.name not in ("deployment", "statefulset", "daemonset", "replicaset"):
             raise
         try:
@@ -113,19 +119,13 @@ def _of_object(
 
 
 def _labels(door: Door, kind: Kind, namespace: str, name: str) -> tuple[Json | None, str]:
-    """(the object, the selector of its pods). Without the right to see it, its usual labels serve."""
+    """(the object, the selector of its pods)."""
     if not kind.plural:
         return None, kind.label.format(name)
     try:
         found = door.one(kind, namespace, name)
     except NotThere:
         raise _unknown(door, kind, namespace, name) from None
-    except Expired:
-        raise
-    except Forbidden:
-        if kind.how == "label" and kind.name != "rayservice":
-            return None, kind.label.format(name)
-        raise
     if kind.name == "rayservice":
         active = ((found.get("status") or {}).get("activeServiceStatus") or {}).get("rayClusterName")
         return found, kind.label.format(active or _ray_cluster(door, namespace, name))

@@ -130,6 +130,13 @@ def right_for(group: str, resource: str) -> Right | None:
     )
 
 
+def words_for(group: str, resource: str) -> str:
+    """The command that prints a Role with the right; with the feature's name where it is not a usual one."""
+    of = [f for f in FEATURES.values() if any((r.group, r.resource) == (group, resource) for r in f.rights)]
+    unusual = of and not any(f.usual for f in of)
+    return f"vllmdoctor rbac --with {of[0].name}" if unusual else "vllmdoctor rbac"
+
+
 def chosen(names: Iterable[str]) -> tuple[Feature, ...]:
     """The features of these names, or the usual ones where there is none. Raises UnknownName."""
     names = tuple(names)

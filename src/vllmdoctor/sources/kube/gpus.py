@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vllmdoctor.errors import SourceError
+from vllmdoctor.errors import NotEnoughData, SourceError
 from vllmdoctor.kube.answers import gap_of
 from vllmdoctor.kube.door import Door
 from vllmdoctor.kube.pods import Pod
@@ -30,11 +30,14 @@ def read_gpus(
         )
     values: dict[str, float] = {}
     told: list[Observation] = []
-    for observation in read_smi(text, pod.instance, now, interval_s):
-        if isinstance(observation, Snapshot):
-            values |= observation.values
-        else:
-            told.append(observation)
+    try:
+        for observation in read_smi(text, pod.instance, now, interval_s):
+            if isinstance(observation, Snapshot):
+                values |= observation.values
+            else:
+                told.append(observation)
+    except NotEnoughData as error:  # what it printed is the GPUs' trouble, not the pod's metrics'
+        raise SourceError(f"what nvidia-smi in {pod.name} printed: {error.message}") from None
     return values, told
 
 
