@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ["setup", "demo", "test", "lint", "generate"]
+SCRIPTS = ["setup", "demo", "test", "lint", "generate", "krew", "servers"]
 NO_PYTHON = "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'Python 3.9.2'; exit 0; }\nexit 1\n"
 
 

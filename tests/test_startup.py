@@ -48,6 +48,7 @@ def loaded(*arguments: str) -> tuple[int, set[str]]:
         ("export", "--help"),
         ("explain", "kv-fragmentation"),
         ("examples",),
+        ("rbac", "-n", "inference"),
     ],
 )
 def test_a_command_that_reads_no_data_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllmdoctor.errors import UsageError
+from vllmdoctor.kube.nouns import Cluster
 from vllmdoctor.model import Snapshot
 from vllmdoctor.openmetrics import openmetrics
 from vllmdoctor.recording import Recording
@@ -50,13 +51,14 @@ def record_targets(
     max_bytes: int = DEFAULT_MAX_BYTES,
     on_progress: Callable[[Recorded], None] | None = None,
     history: History | None = None,
+    cluster: Cluster | None = None,
 ) -> Recorded:
     """Record what the targets show until the time is over or Ctrl-C; each scrape is on the disk at once.
 
     Files are read, and written in our own form. VllmDoctorError where nothing can be read or the
     file cannot be written; no file that holds nothing is left then.
     """
-    window = Window(duration_s, interval_s, history=history or History())
+    window = Window(duration_s, interval_s, history=history or History(), cluster=cluster or Cluster())
     sources = open_sources(targets)
     if not append:
         check_free(path)

@@ -37,8 +37,8 @@ def from_documents(documents: Iterable[object], origin: str, parse: Parse) -> La
         containers = pod.get("containers") if isinstance(pod, Mapping) else None
         for index, container in enumerate(containers if isinstance(containers, list) else []):
             if isinstance(container, Mapping) and _runs_vllm(container):
-                found = _from_container(container, origin, parse)
-                return replace(found, workload=_workload(document, kind, container, index, found))
+                found = from_container(container, origin, parse)
+                return replace(found, workload=workload_of(document, kind, container, index, found))
     raise UsageError(
         f"{origin}: no container that runs vLLM was found",
         hint="give the manifest of the Deployment: kubectl get deploy NAME -o yaml",
@@ -86,7 +86,8 @@ def _runs_vllm(container: Mapping[str, Any]) -> bool:
     return "vllm" in told.lower()
 
 
-def _from_container(container: Mapping[str, Any], origin: str, parse: Parse) -> Launch:
+def from_container(container: Mapping[str, Any], origin: str, parse: Parse) -> Launch:
+    """The launch of one container: what its command and arguments say, its image and environment."""
     command, args = _strings(container.get("command")), _strings(container.get("args"))
     env = tuple(
         (str(each["name"]), str(each["value"]))
@@ -111,9 +112,10 @@ def _from_container(container: Mapping[str, Any], origin: str, parse: Parse) -> 
     return Launch(given, origin, tuple(words), start, stray, env, image)
 
 
-def _workload(
+def workload_of(
     document: Mapping[str, Any], kind: str, container: Mapping[str, Any], index: int, found: Launch
 ) -> Workload:
+    """The object that runs a container, as far as its document tells."""
     meta = document.get("metadata")
     meta = meta if isinstance(meta, Mapping) else {}
     spec = document.get("spec") or {}

@@ -22,7 +22,10 @@ KINDS = {
     "node": "node nodename node_name kubernetes_node exported_node NodeId",
     "namespace": "namespace exported_namespace kubernetes_namespace tenant",
     "id": "id uid name image image_id container_id UUID uuid WorkerId SessionName session_name",
-    "workload": "job cluster service deployment statefulset replicaset application app",
+    "workload": (
+        "job cluster service deployment statefulset daemonset replicaset leaderworkerset rayservice "
+        "raycluster inferenceservice llminferenceservice application app autoscaler pod_disruption_budget"
+    ),
 }
 """Kind of alias -> the labels and facts whose values it replaces."""
 
@@ -87,11 +90,20 @@ class Redactor:
         if "://" not in target:
             return self._host(target) if _PLACE.fullmatch(target) else self._alias("file", target)
         url = urlsplit(target)
+        if url.scheme == "k8s":
+            return self._object(url.netloc, url.path, url.query)
         host = self._host(url.netloc.rpartition("@")[2])
         path = url.path.rstrip("/").removesuffix("/metrics")
         if path:
             self._alias("path", path)
         return f"{url.scheme}://{host}{self._alias('path', path) if path else ''}"
+
+    def _object(self, namespace: str, path: str, labels: str) -> str:
+        """A target in a cluster: its kind stays, its names do not."""
+        kind, _, name = path.strip("/").partition("/")
+        place = self._alias("namespace", namespace) if namespace.strip("*") else namespace
+        named = f"/{self._alias('pod' if kind == 'pod' else 'workload', name)}" if name else ""
+        return f"k8s://{place}/{kind}{named}" + ("?" + self._alias("labels", labels) if labels else "")
 
     def text(self, text: str) -> str:
         """Free text with every known name and every IPv4 address replaced."""
@@ -126,6 +138,8 @@ class Redactor:
             return value
         if key in _SECRETS:
             return "(secret)"
+        if value == "none":
+            return value
         return self._value(_KIND_OF[key], value) if key in _KIND_OF and value else self.text(value)
 
     def _value(self, kind: str, value: str) -> str:

@@ -11,6 +11,7 @@ import sys
 import traceback
 
 from vllmdoctor.cli.app import app
+from vllmdoctor.cli.calling import PROGRAM, call_as, program
 from vllmdoctor.cli.diagnose import diagnose
 from vllmdoctor.cli.export import export
 from vllmdoctor.cli.gate import gate
@@ -18,6 +19,7 @@ from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
 from vllmdoctor.cli.plan import plan
 from vllmdoctor.cli.probe import probe
+from vllmdoctor.cli.rbac import rbac
 from vllmdoctor.cli.record import convert, record
 from vllmdoctor.cli.simulate import simulate
 from vllmdoctor.cli.terminal import color, encoding
@@ -30,30 +32,35 @@ __all__ = ["app", "main"]
 COMMANDS = (
     diagnose,
     plan,
+    validate,
     gate,
-    lint,
-    remedies,
+    probe,
     record,
     export,
     convert,
-    probe,
-    validate,
     simulate,
-    examples,
-    explain,
+    lint,
+    rbac,
+    remedies,
     rules,
+    explain,
     signals,
+    examples,
 )
 for _command in COMMANDS:
     app.command()(_command)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit code; the one place where errors are caught."""
+def main(arguments: list[str] | None = None, called: str = PROGRAM) -> int:
+    """Run the command line and return the exit code; the one place where errors are caught.
+
+    `called` is the name it was called by.
+    """
+    call_as(called)
     # one short run that keeps what it makes: collecting garbage every 700 objects is a tenth of its time
     gc.set_threshold(100_000, 50, 50)
     try:
-        app(args=arguments, prog_name="vllmdoctor", standalone_mode=True)
+        app(args=arguments, prog_name=program(), standalone_mode=True)
     except VllmDoctorError as error:
         from vllmdoctor.render.pages import error as line
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vllmdoctor.cli.clusters import Asked, for_clusters, listed_instead
 from vllmdoctor.cli.judging import (
     check_version,
     exit_code,
@@ -33,8 +34,9 @@ from vllmdoctor.cli.terminal import check_new, color, width, write_report
 from vllmdoctor.errors import UnknownName
 
 
+@for_clusters
 def diagnose(
-    targets: Targets,
+    words: Targets = None,
     duration: For = "60s",
     every: Every = "5s",
     match: Match = "",
@@ -67,6 +69,8 @@ def diagnose(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="show every comparison of every rule")
     ] = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Judge a server: is it slow, since when, why, and what to change."""
     from vllmdoctor.render import format_for, render
@@ -79,8 +83,13 @@ def diagnose(
         raise UnknownName("format", chosen, ("text", "json"))
     check_version(vllm_version)
     check_new(output, save)
+    targets = asked.targets(words)
+    if listed_instead(targets, asked.cluster):
+        return
     launch = launch_given(args, args_file)
-    window = window_of(duration, every, history_of(targets, match, span, at, metric_prefix, max_points))
+    window = window_of(
+        duration, every, history_of(targets, match, span, at, metric_prefix, max_points), asked.cluster
+    )
     recording = gather_targets(targets, window, watcher_for(targets, vllm_version))
     before = gather_targets([baseline], window) if baseline else None
     if save:

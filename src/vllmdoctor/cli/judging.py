@@ -10,6 +10,7 @@ from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vllmdoctor.kube.nouns import Cluster
     from vllmdoctor.launch import Launch
     from vllmdoctor.model import Report
     from vllmdoctor.recording import Recording
@@ -51,12 +52,20 @@ def judged(
     return with_findings(report, recording, launch)
 
 
-def window_of(duration: str, every: str, history: "History | None" = None) -> "Window":
+def window_of(
+    duration: str, every: str, history: "History | None" = None, cluster: "Cluster | None" = None
+) -> "Window":
     """How long and how often a live server is looked at; UsageError for what is no duration."""
+    from vllmdoctor.kube.nouns import Cluster
     from vllmdoctor.sources import History, Window
     from vllmdoctor.units import parse_duration
 
-    return Window(parse_duration(duration), parse_duration(every), history=history or History())
+    return Window(
+        parse_duration(duration),
+        parse_duration(every),
+        history=history or History(),
+        cluster=cluster or Cluster(),
+    )
 
 
 def history_of(
@@ -74,7 +83,7 @@ def history_of(
         "--metric-prefix": prefix,
         "--max-points": max_points,
     }
-    asked = any(target.startswith("prom+") for target in targets)
+    asked = any(target.startswith(("prom+", "k8s://")) for target in targets)
     for option, value in given.items():
         if value and not asked:
             raise UsageError(f"{option} is for a Prometheus", hint="name it as prom+http://HOST:PORT")

@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 Targets = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="TARGET...",
-        help="http(s)://HOST:PORT, prom+http(s)://HOST:PORT (a Prometheus), a file, - for standard input, "
-        "nvml: and host: (this machine's GPUs and processes), or example:NAME. Several make one case.",
+        help="http(s)://HOST:PORT, prom+http(s)://HOST:PORT (a Prometheus), k8s://NAMESPACE/KIND/NAME, "
+        "a file, - for standard input, nvml: and host: (this machine's GPUs and processes), or "
+        "example:NAME. Several make one case. As kubectl vllmdoctor also TYPE/NAME, or a pod's name.",
         show_default=False,
     ),
 ]

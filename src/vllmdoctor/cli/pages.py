@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vllmdoctor.cli.clusters import Asked, for_clusters
 from vllmdoctor.cli.judging import check_version, window_of
 from vllmdoctor.cli.options import VllmVersion
 from vllmdoctor.cli.terminal import look
@@ -58,25 +59,29 @@ def _remedy_page(slug: str) -> str:
     return page(slug, [f"{cause}, {kind}" if kind else cause for cause, kind in treated])
 
 
+@for_clusters
 def signals(
-    targets: Annotated[
+    words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TARGET]...", help="a server or recording; without one, the whole table"),
     ] = None,
     vllm_version: VllmVersion = "",
+    *,
+    asked: Asked,
 ) -> None:
     """Show which signals a server offers, under which names, and why others are absent."""
     from vllmdoctor.render.pages import signals as page
     from vllmdoctor.signals import SIGNALS, absence, canonical_name, renamed, resolve, unclaimed
 
     check_version(vllm_version)
+    targets = asked.targets(words) if words or asked.chosen else []
     if not targets:
         table = [(s.name, ", ".join(n.text for n in s.names), s.what) for s in SIGNALS.values()]
         sys.stdout.write(page(table, **look()))
         return
     from vllmdoctor.sources import gather_targets
 
-    recording = gather_targets(targets, window_of("1s", "1s"))
+    recording = gather_targets(targets, window_of("1s", "1s", cluster=asked.watching))
     from vllmdoctor.engines import frames
     from vllmdoctor.facts import server_version
 

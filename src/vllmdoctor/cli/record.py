@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
+from vllmdoctor.cli.clusters import Asked, for_clusters
 from vllmdoctor.cli.judging import history_of
 from vllmdoctor.cli.options import At, Every, For, Match, MaxPoints, MetricPrefix, Span, Targets
 from vllmdoctor.cli.terminal import say
 
 
+@for_clusters
 def record(
-    targets: Targets,
     output: Annotated[str, typer.Option("--output", "-o", help="the recording to write", metavar="FILE")],
+    words: Targets = None,
     duration: For = "8h",
     every: Every = "15s",
     match: Match = "",
@@ -28,12 +30,15 @@ def record(
     max_size: Annotated[
         str, typer.Option("--max-size", help="start a new part at this size", metavar="SIZE")
     ] = "256MiB",
+    *,
+    asked: Asked,
 ) -> None:
     """Keep a server's metrics in a file: the history that diagnose needs where there is no Prometheus."""
     from vllmdoctor.commands_record import record_targets
     from vllmdoctor.units import parse_duration, parse_size
     from vllmdoctor.watching import recorder
 
+    targets = asked.targets(words)
     done = record_targets(
         targets,
         Path(output),
@@ -44,6 +49,7 @@ def record(
         max_bytes=parse_size(max_size),
         on_progress=recorder(sys.stderr),
         history=history_of(targets, match, span, at, metric_prefix, max_points),
+        cluster=asked.watching,
     )
     parts = f" in {done.parts} parts, the last" if done.parts > 1 else ""
     say(f"{done.scrapes} scrapes recorded{parts} in {done.path} ({done.size_bytes / 2**20:.2f} MiB)")

@@ -43,7 +43,7 @@ def write_report(path: str, text: str) -> None:
 
 
 def check_new(*paths: str) -> None:
-    """Ahead of all work: FileExists where a file to be written is there, UsageError without its folder."""
+    """Before any work is done: FileExists where a file exists, UsageError without its folder."""
     from vllmdoctor.errors import FileExists
 
     for path in paths:

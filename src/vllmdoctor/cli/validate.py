@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vllmdoctor.cli.clusters import Asked, for_clusters, listed_instead
 from vllmdoctor.cli.judging import check_version, history_of, watcher_for, window_of
 from vllmdoctor.cli.options import (
     At,
@@ -23,8 +24,9 @@ from vllmdoctor.errors import EXIT_BLIND, EXIT_DONE, EXIT_FOUND, UnknownName
 FORMATS = ("text", "json", "markdown")
 
 
+@for_clusters
 def validate(
-    targets: Targets,
+    words: Targets = None,
     before: Annotated[
         str, typer.Option("--before", help="a recording made before the fix, to compare with", metavar="FILE")
     ] = "",
@@ -39,6 +41,8 @@ def validate(
     fmt: Annotated[
         str, typer.Option("--format", "-f", help="text, json or markdown", metavar="FORMAT")
     ] = "text",
+    *,
+    asked: Asked,
 ) -> None:
     """Say whether a fix holds: the runbook's criteria over a day, each pass, fail or cannot tell."""
     if fmt not in FORMATS:
@@ -46,7 +50,12 @@ def validate(
     check_version(vllm_version)
     from vllmdoctor.sources import gather_targets, without_login
 
-    window = window_of(duration, every, history_of(targets, match, span, at, metric_prefix, max_points))
+    targets = asked.targets(words)
+    if listed_instead(targets, asked.cluster):
+        return
+    window = window_of(
+        duration, every, history_of(targets, match, span, at, metric_prefix, max_points), asked.cluster
+    )
     recording = gather_targets(targets, window, watcher_for(targets, vllm_version))
     earlier = gather_targets([before], window) if before else None
     from vllmdoctor.model_validation import Standing

@@ -111,6 +111,60 @@ def written(
     )
 
 
+def servers(
+    rows: Iterable[tuple[str, str, str, str, str, str]],
+    *,
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """Servers in a cluster: (namespace, name, pods that run / all, version, model, trouble)."""
+    from vllmdoctor.render.sheet import grid, heading, indent, paint, say
+
+    rows = list(rows)
+    places = {row[0] for row in rows}
+    alone = len(places) == 1  # then it stands in the heading, and its column is left to the names
+    table = grid(*(() if alone else ("left",)), "left", "right", "left", "wrap")
+    titles = ("namespace", "server", "pods", "version", "model")[alone:]
+    table.add_row(*(say(title, "dim") for title in titles))
+    for namespace, name, pods, version, model, trouble in rows:
+        cells = (
+            say(namespace),
+            say(name, "bold"),
+            say(pods, "red" if trouble else ""),
+            say(version or "?"),
+            say(model or "?"),
+        )
+        table.add_row(*cells[alone:])
+    troubles = grid("left", "wrap")
+    for _, name, _, _, _, trouble in rows:
+        if trouble:
+            troubles.add_row(say(name, "bold"), say(trouble, "red"))
+    count = f"{len(rows)} vLLM server{'s'[: len(rows) != 1]}"
+    count += f" in namespace {places.pop()}" if alone else ""
+    parts = [heading("SERVERS", count), indent(table)]
+    if any(row[-1] for row in rows):
+        parts += [heading("NOT RUNNING"), indent(troubles)]
+    return paint(parts, width=width, color=color, encoding=encoding)
+
+
+def features(
+    rows: Iterable[tuple[str, str, str, str]],
+    *,
+    width: int = 100,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """What is read in a cluster: (feature, whether without being asked for, what it is, its rights)."""
+    from vllmdoctor.render.sheet import grid, paint, say
+
+    table = grid("left", "left", "wrap")
+    for name, when, what, rights in rows:
+        table.add_row(say(name, "bold"), say(when), say(what))
+        table.add_row("", "", say(rights, "dim"))
+    return paint([table], width=width, color=color, encoding=encoding)
+
+
 def rules(
     rows: Iterable[tuple[str, str, str]], *, width: int = 100, color: bool = False, encoding: str = "utf-8"
 ) -> str:

@@ -4,6 +4,7 @@ http(s)://HOST:PORT[/path]   a live server
 prom+http(s)://HOST[/path]   what a Prometheus, or what speaks its API, has kept
 nvml: or nvml:0,1            the GPUs of this machine, all or some
 host: or host:PID            the server's processes on this machine, and their control group
+k8s://NAMESPACE/KIND/NAME    the pods of a cluster, through its API server
 example:NAME                 a recording that comes with vllmdoctor
 PATH or -                    a file or standard input, told apart by what is in it
 """
@@ -11,12 +12,13 @@ PATH or -                    a file or standard input, told apart by what is in 
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vllmdoctor.errors import UnknownName, UsageError
+from vllmdoctor.kube.nouns import Cluster
 from vllmdoctor.model import Observation
 
 if TYPE_CHECKING:
@@ -48,13 +50,14 @@ class History:
 class Window:
     """How long and how often a live source looks (s). History sources use `interval_s` alone,
     for pages that carry no time. `sleep` may return True to end the window early. `history` is
-    for a Prometheus."""
+    for a Prometheus, `cluster` for Kubernetes."""
 
     duration_s: float = 60.0
     interval_s: float = 5.0
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], object] = time.sleep
     history: History = History()
+    cluster: Cluster = field(default_factory=Cluster)
 
     def __post_init__(self) -> None:
         if not self.interval_s >= SHORTEST_INTERVAL_S:
@@ -103,6 +106,7 @@ SCHEMES = {
     "prom+https": "vllmdoctor.sources.prom.source:open_target",
     "nvml": "vllmdoctor.sources.nvml_source:open_target",
     "host": "vllmdoctor.sources.host:open_target",
+    "k8s": "vllmdoctor.sources.kube.source:open_target",
 }
 """Scheme -> the function that makes a Source of a target; loaded only when used."""
 

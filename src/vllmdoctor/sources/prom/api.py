@@ -9,8 +9,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from vllmdoctor.errors import NotVllm, SourceError, Unauthorized, Unreachable, UsageError
 from vllmdoctor.model import Gap
@@ -36,15 +37,30 @@ class TooLarge(SourceError):
     """The server would not answer so much, or not in time: ask for less."""
 
 
-class Api:
-    """Asks one server; safe to use from several threads. Use it in a `with` statement."""
+class Asker(Protocol):
+    """What brings questions to the server and answers back: `Http`, or another way to it."""
 
-    def __init__(self, place: Place) -> None:
+    def ask(self, url: str, query: Query, whole_s: float = ...) -> AbstractContextManager[Reply]:
+        """Ask `url` with a query, whatever the status of the answer."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Api:
+    """Asks one server; safe to use from several threads. Use it in a `with` statement.
+
+    `http` is another way to the server than its address.
+    """
+
+    def __init__(self, place: Place, http: Asker | None = None) -> None:
         self._settings: Settings = read_settings(place.user)
         self.shown = place.shown
         self.timeout_s = self._settings.timeout_s
         self._base = place.base + "/api/v1/"
-        self._http = Http(login=self._settings.login, read_s=self.timeout_s)
+        self._http: Asker = http or Http(login=self._settings.login, read_s=self.timeout_s)
         self._lock = threading.Lock()
         self._warnings: dict[str, int] = {}
         self.requests = self.points = self.bytes = 0

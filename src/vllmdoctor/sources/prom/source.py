@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from vllmdoctor.errors import NotEnoughData, NotVllm, SourceError, Unauthorized, Unreachable, VllmDoctorError
 from vllmdoctor.model import Gap, Observation
 from vllmdoctor.sources import History, Window
-from vllmdoctor.sources.prom.api import Api, TooLarge
+from vllmdoctor.sources.prom.api import Api, Asker, TooLarge
 from vllmdoctor.sources.prom.companions import Link, links
 from vllmdoctor.sources.prom.emit import Emitter
 from vllmdoctor.sources.prom.matrix import Row
 from vllmdoctor.sources.prom.names import INFO
 from vllmdoctor.sources.prom.pieces import Question, questions
-from vllmdoctor.sources.prom.place import place_of
+from vllmdoctor.sources.prom.place import Place, place_of
 from vllmdoctor.sources.prom.plan import Piece, one_of
 from vllmdoctor.sources.prom.survey import Survey, survey
 
@@ -30,7 +30,7 @@ _NAMED = 3
 
 def open_target(target: str) -> "PrometheusSource":
     """The Source for `prom+http(s)://HOST:PORT[/prefix]`."""
-    return PrometheusSource(target)
+    return PrometheusSource(place_of(target))
 
 
 class PrometheusSource:
@@ -39,8 +39,8 @@ class PrometheusSource:
     live = False
     beside = False
 
-    def __init__(self, target: str) -> None:
-        self._place = place_of(target)
+    def __init__(self, place: Place, http: Asker | None = None) -> None:
+        self._place, self._http = place, http
 
     def read(self, window: Window) -> Iterator[Observation]:
         """Yield the history of every server found.
@@ -48,7 +48,7 @@ class PrometheusSource:
         SourceError where nothing can be had; what is missing beside something else is a Gap.
         """
         history = window.history
-        with Api(self._place) as api:
+        with Api(self._place, self._http) as api:
             told = survey(api, history, window.clock())
             yield from told.gaps
             around, failed = _companions(api, told)
