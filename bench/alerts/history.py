@@ -1,0 +1,111 @@
+"""Labelled histories as a Prometheus would have stored them: one sample a minute, only what rules read.
+
+Each history is a namespace of its own and all of them begin at one moment, so that one query asks them all.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from bench.accuracy.histories import open_history, setup_of
+from bench.accuracy.truth import History, Truth
+
+from vllmdoctor.exposition import canonical_series, split_series
+from vllmdoctor.openmetrics import openmetrics
+from vllmdoctor.recording import Column, Recording
+from vllmdoctor.simulator.companions import CONTAINER
+
+START = 1_789_992_000.0  # unix time: on a whole day, so that steps of any width fall on it
+STEP_S = 60.0
+EXPORTERS = ("container_", "kube_", "DCGM_")
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A history's key, its truth with times from its start (s), its length (s) and the era of its names."""
+
+    key: str
+    truth: Truth
+    onset: float | None
+    effect: float | None
+    length: float
+    era: str
+
+
+def names_in(expressions: Collection[str]) -> frozenset[str]:
+    """Every word of the expressions that may be a metric's name."""
+    return frozenset(word for e in expressions for word in NAME.findall(e))
+
+
+def labelled(history: History, folder: Path | None) -> tuple[Labelled, Recording]:
+    """A simulated history with its labels, shifted to START."""
+    setup = setup_of(history)
+    truth, recording = open_history(history, folder)
+    begin = setup.start_unix_s
+
+    def since(moment: float | None) -> float | None:
+        return None if moment is None else moment - begin
+
+    told = Labelled(
+        history.key, truth, since(truth.onset), since(truth.effect), setup.duration_s, setup.era.name
+    )
+    return told, placed(recording, history.key, START - begin)
+
+
+def placed(recording: Recording, key: str, shift: float) -> Recording:
+    """The series with the labels that service discovery gives, a sample a minute, moved in time."""
+    columns: dict[str, dict[str, Column]] = {}
+    for instance, of in recording.columns.items():
+        pod = f"{key}-{instance.partition(':')[0].replace('.', '-')}"
+        for series, column in of.items():
+            name, labels = split_series(series)
+            if name.startswith(EXPORTERS):
+                place = {"namespace": key, "pod": pod, "instance": f"exporter-{pod}", "job": "exporter"}
+                if name.startswith("container_"):
+                    place["container"] = CONTAINER
+            else:
+                place = {"namespace": key, "pod": pod, "instance": f"{pod}:8000", "job": "vllm"}
+            columns.setdefault(f"{key}/{instance}", {})[canonical_series(name, labels | place)] = thinned(
+                column, shift
+            )
+    return Recording(columns)
+
+
+def thinned(column: Column, shift: float) -> Column:
+    """The last sample of each minute; samples that are a minute apart are all kept."""
+    times = column.times + shift
+    if times.size > 2 and float(np.median(np.diff(times))) < 0.9 * STEP_S:
+        minutes = np.floor((times - START) / STEP_S)
+        last = np.append(np.diff(minutes) > 0, True)
+        return Column(times[last], column.values[last])
+    return Column(times, column.values)
+
+
+def read_by(recording: Recording, names: Collection[str]) -> Recording:
+    """The series whose names rules read."""
+    return Recording(
+        {i: {s: c for s, c in of.items() if s.partition("{")[0] in names} for i, of in recording.columns.items()}
+    )
+
+
+def write(recordings: Collection[Recording], path: Path) -> None:
+    """One OpenMetrics file of all of them."""
+    columns: dict[str, Mapping[str, Column]] = {}
+    for recording in recordings:
+        columns |= recording.columns
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(openmetrics(Recording(columns)))
+
+
+def lines_of(name: str, rows: Collection[tuple[Mapping[str, str], np.ndarray, np.ndarray]]) -> Iterator[str]:
+    """A recorded series as OpenMetrics lines."""
+    yield f"# TYPE {name} gauge\n"
+    for labels, times, values in rows:
+        series = canonical_series(name, labels)
+        for time, value in zip(times, values, strict=True):
+            if np.isnan(value):
+                continue
+            yield f"{series} {float(value):.12g} {time:.0f}\n"
