@@ -19,6 +19,7 @@ from vllmdoctor.simulator.companions import CONTAINER
 
 START = 1_789_992_000.0  # unix time: on a whole day, so that steps of any width fall on it
 STEP_S = 60.0
+FIRST_HOST = 10  # of the simulator's pods: 10.0.0.10
 EXPORTERS = ("container_", "kube_", "DCGM_")
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
@@ -59,9 +60,9 @@ def placed(recording: Recording, key: str, shift: float) -> Recording:
     """The series with the labels that service discovery gives, a sample a minute, moved in time."""
     columns: dict[str, dict[str, Column]] = {}
     for instance, of in recording.columns.items():
-        pod = f"{key}-{instance.partition(':')[0].replace('.', '-')}"
         for series, column in of.items():
             name, labels = split_series(series)
+            pod = labels.get("pod") or pod_of(instance)
             if name.startswith(EXPORTERS):
                 place = {"namespace": key, "pod": pod, "instance": f"exporter-{pod}", "job": "exporter"}
                 if name.startswith("container_"):
@@ -72,6 +73,12 @@ def placed(recording: Recording, key: str, shift: float) -> Recording:
                 column, shift
             )
     return Recording(columns)
+
+
+def pod_of(instance: str) -> str:
+    """The pod behind an address of the simulator's: 10.0.0.10 is the first."""
+    last = instance.partition(":")[0].rpartition(".")[2]
+    return f"vllm-{int(last) - FIRST_HOST}" if last.isdigit() else instance
 
 
 def thinned(column: Column, shift: float) -> Column:

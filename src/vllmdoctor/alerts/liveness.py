@@ -115,12 +115,10 @@ def _replicas(on: Basis) -> Iterator[Alert]:
     m, slug = on.metrics, "replica-loss"
     silent = f"{on.limit(f'{slug}.silent') / 60:g}m"
     running = m.gauge("requests_running")
-    owner = "|".join(("deployment", "statefulset"))
     workloads = (
         f'label_replace({running}, "deployment", "$1", "pod", "(.+)-[a-z0-9]+-[a-z0-9]{{5}}") '
         f'or label_replace({running}, "statefulset", "$1", "pod", "(.+)-[0-9]+")'
     )
-    del owner
     yield Alert(
         "VLLMReplicasMissing",
         slug,
@@ -166,7 +164,6 @@ def _scrapes(on: Basis) -> Iterator[Alert]:
     m, slug = on.metrics, "scrape-gaps"
     up = m.gauge("scrape_up", "avg", "1h")
     seen = m.gauge("requests_running", "last", "1h")
-    whole = f"{1 - on.limit(f'{slug}.missing'):.3g}"
     yield Alert(
         "VLLMScrapesMissing",
         slug,
@@ -179,7 +176,6 @@ def _scrapes(on: Basis) -> Iterator[Alert]:
         "scrapes that failed in the last hour",
         (f"{slug}.missing",),
     )
-    del whole
     everything = " or ".join(m.selectors("requests_running"))
     yield Alert(
         "VLLMMetricsAbsent",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vllmdoctor.alerts.basis import WHO, Basis
+from vllmdoctor.alerts.basis import Basis
 from vllmdoctor.alerts.memory import GPU
 from vllmdoctor.alerts.nouns import Alert
 from vllmdoctor.alerts.records import ARRIVALS, CLOCK, ITL
@@ -55,7 +55,7 @@ def machine(on: Basis) -> Iterator[Alert]:
         "VLLMGpuWaitsForHost",
         slug,
         "warning",
-        f"{busy} < {on.text(f'{slug}.gpu')}\nand {busy} <= 0.85 * ({before})\nand on (pod) ({slower})",
+        f"{busy} < {on.text(f'{slug}.gpu')}\nand {busy} <= 0.85 * ({before})\nand on (namespace, pod) ({slower})",
         "15m",
         f"{GPU} waits while tokens take longer: the host holds it up",
         "The GPU is busy {{ $value | humanizePercentage }} of the time (limit: "
@@ -64,6 +64,3 @@ def machine(on: Basis) -> Iterator[Alert]:
         tuple(f"{slug}.{n}" for n in ("gpu", "itl", "running")),
         "10m",
     )
-
-
-WHOSE = WHO

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from vllmdoctor.alerts.basis import WHO, Basis
 from vllmdoctor.alerts.nouns import Alert
 from vllmdoctor.alerts.records import (
-    ARRIVALS,
     CAPACITY,
     DEVICE_MEMORY,
     FINISHED,
@@ -15,7 +14,7 @@ from vllmdoctor.alerts.records import (
     OUTPUT_LENGTH,
     PROMPT_LENGTH,
 )
-from vllmdoctor.alerts.speed import FEWEST
+from vllmdoctor.alerts.speed import COMPARABLE, FEWEST
 from vllmdoctor.promql import PER_ENGINE
 
 NEAR_LIMIT = 0.8  # of the memory limit
@@ -57,7 +56,7 @@ def _pool(on: Basis) -> Iterator[Alert]:
         slug,
         "warning",
         f"{CAPACITY} / ({CAPACITY} offset 6h > 0) <= {kept}\nand {longer[0]}\nand {longer[1]}\n"
-        f"and {FINISHED} >= {FEWEST:.3g} and {FINISHED} offset 6h >= {FEWEST:.3g}",
+        f"and {FINISHED} >= {FEWEST:.3g} and {FINISHED} offset 6h >= {FEWEST:.3g}\nand {COMPARABLE}",
         "30m",
         f"{WHO}: the same requests need more of the KV pool than before",
         "{{ $value | humanizePercentage }} of the tokens that the pool served 6 h ago at the same usage (limit: "
@@ -175,16 +174,15 @@ def _host(on: Basis) -> Iterator[Alert]:
 
 
 def _device(on: Basis) -> Iterator[Alert]:
-    m, slug = on.metrics, "gpu-memory-growth"
+    slug = "gpu-memory-growth"
     hours = f"{on.limit(f'{slug}.span'):g}"
     grown = f"{DEVICE_MEMORY} - min_over_time({DEVICE_MEMORY}[{hours}h] offset {hours}h)"
     rising = f"deriv({DEVICE_MEMORY}[{hours}h]) > 0 and deriv({DEVICE_MEMORY}[{hours}h] offset {hours}h) > 0"
-    quiet = f"{ARRIVALS}" and ""
     yield Alert(
         "VLLMDeviceMemoryGrows",
         slug,
         "warning",
-        f"{grown} >= {on.text(f'{slug}.growth')}\nand {rising}{quiet}",
+        f"{grown} >= {on.text(f'{slug}.growth')}\nand {rising}",
         "30m",
         f"{GPU}: memory grows outside the KV pool",
         "{{ $value | humanize1024 }}B more than 4 h ago (limit: "
@@ -193,4 +191,3 @@ def _device(on: Basis) -> Iterator[Alert]:
         (f"{slug}.growth", f"{slug}.span"),
         "30m",
     )
-    del m

@@ -5,22 +5,26 @@ from collections.abc import Iterator
 from vllmdoctor.alerts.basis import WHO, Basis
 from vllmdoctor.alerts.nouns import Alert
 from vllmdoctor.alerts.records import (
+    ACCEPTED,
     FINISHED,
     HITS,
+    ITL,
     PREEMPTED,
     PREFILL,
+    PROMPT_LENGTH,
     RATE,
     TAIL,
     TTFT,
     TTFT_P50,
     TTFT_P95,
 )
-from vllmdoctor.alerts.speed import FEWEST
+from vllmdoctor.alerts.speed import COMPARABLE, FEWEST
 
 
 def queue(on: Basis) -> Iterator[Alert]:
     """Alerts on requests that wait, or whose first token does."""
     yield from _overload(on)
+    yield from _given_up(on)
     yield from _prefill(on)
     yield from _tail(on)
 
@@ -77,6 +81,26 @@ def _overload(on: Basis) -> Iterator[Alert]:
     )
 
 
+def _given_up(on: Basis) -> Iterator[Alert]:
+    """Nobody waits, since whoever came is in the batch: too large a batch, until clients give up."""
+    started = f"{on.metrics.rate('prompt_tokens', '30m')} / ({PROMPT_LENGTH} > 0)"
+    yield Alert(
+        "VLLMRequestsGivenUp",
+        "overload",
+        "critical",
+        f"{FINISHED} / ({started}) <= {on.text('overload.given-up')}\n"
+        f"and {ITL} / ({ITL} offset 6h > 0) >= {on.text('overload.slower')}\n"
+        f"and {started} >= {FEWEST:.3g}\nand {COMPARABLE}",
+        "15m",
+        f"{WHO}: clients give up before their requests finish; too many run at once",
+        "{{ $value | humanizePercentage }} of the started requests finish (limit: "
+        f"{on.percent('overload.given-up')}), and tokens take {on.text('overload.slower')} times as long or more.",
+        "requests finished per started one, while tokens take longer",
+        ("overload.given-up", "overload.slower"),
+        "10m",
+    )
+
+
 def _prefill(on: Basis) -> Iterator[Alert]:
     m = on.metrics
     computed = m.rate("prompt_tokens", "30m")
@@ -95,7 +119,7 @@ def _prefill(on: Basis) -> Iterator[Alert]:
         f"and (({share}) >= {on.text('prefill-bound.prefill')} "
         f"or ({computed}) / ({RATE} > 0) >= {on.text('prefill-bound.mix')})\n"
         f"and {m.gauge('kv_cache_usage', 'quantile 0.9', '30m')} < {on.text('prefill-bound.usage')}\n"
-        f"and {FINISHED} >= {FEWEST:.3g}",
+        f"and {FINISHED} >= {FEWEST:.3g}\nand {COMPARABLE}",
         "15m",
         f"{WHO}: prompt processing takes the time, first tokens come late",
         "First tokens take {{ $value | humanize }} times as long as 6 h ago (limit: "
@@ -120,8 +144,8 @@ def _tail(on: Basis) -> Iterator[Alert]:
         f"and {TAIL} / ({TAIL} offset 6h > 0) >= {on.text(f'{slug}.rise')}\n"
         f"and {TTFT_P95} - {TTFT_P50} >= {on.text(f'{slug}.excess')}\n"
         f"and {TTFT_P50} / ({TTFT_P50} offset 6h > 0) <= {on.text(f'{slug}.median')}\n"
-        f"and {few}\nand {seldom}\nand {FINISHED} >= {FEWEST:.3g}",
-        "15m",
+        f"and {few}\nand {seldom}\nand {FINISHED} >= {FEWEST:.3g}\nand {COMPARABLE}",
+        "30m",
         f"{WHO}: a few heavy requests hold up the many",
         "The slowest 5 % wait {{ $value | humanize }} times as long for their first token as the median (limit: "
         f"{on.text(f'{slug}.tail')} times, and {on.text(f'{slug}.rise')} times its own 6 h ago); the median stayed.",
@@ -148,7 +172,7 @@ def _prefix(on: Basis) -> Iterator[Alert]:
         "warning",
         f"{HITS} / ({HITS} offset 6h >= {on.text(f'{slug}.before')}) <= {on.text(f'{slug}.fall')}\n"
         f"and {TTFT} - {TTFT} offset 6h >= {on.text(f'{slug}.later')}\nand ({slower})\n"
-        f"and {FINISHED} >= {FEWEST:.3g}",
+        f"and {FINISHED} >= {FEWEST:.3g}\nand {COMPARABLE}",
         "15m",
         f"{WHO}: the prefix cache hits far less, prompts are computed anew",
         "{{ $value | humanizePercentage }} of the hit ratio 6 h ago (limit: "
@@ -160,8 +184,6 @@ def _prefix(on: Basis) -> Iterator[Alert]:
 
 
 def _speculation(on: Basis) -> Iterator[Alert]:
-    from vllmdoctor.alerts.records import ACCEPTED
-
     m, slug = on.metrics, "spec-decode-decay"
     yield Alert(
         "VLLMSpecDecodeDecay",

@@ -6,6 +6,7 @@ from vllmdoctor.alerts.basis import Basis
 from vllmdoctor.alerts.nouns import Record
 from vllmdoctor.promql import bare
 
+SEEN = "engine:vllm_scrapes:count30m"
 RATE = "engine:vllm_generation_tokens:rate30m"
 INSIDE = "engine:vllm_requests_inside:avg30m"
 FINISHED = "engine:vllm_requests_finished:rate30m"
@@ -38,6 +39,9 @@ LOADED = 0.3  # a GPU that works less may lower its clock by itself
 def records(on: Basis) -> Iterator[Record]:
     """Every recording for which the servers have the names."""
     m = on.metrics
+    if m.has("requests_running"):
+        expr = m.gauge("requests_running", "count", "30m")
+        yield Record(SEEN, expr, "samples in 30 min: what is compared must have been seen alike")
     if m.has("generation_tokens"):
         yield Record(RATE, m.rate("generation_tokens", "30m"), "tokens generated per second")
     if m.has("requests_running", "requests_waiting"):
@@ -132,5 +136,11 @@ def of_vllm(on: Basis, gpus: str) -> str:
     Exporters carry the pod as `pod`, or as `exported_pod` where the scrape has its own `pod`.
     """
     running = on.metrics.gauge("requests_running")
-    exported = f'label_replace({running}, "exported_pod", "$1", "pod", "(.+)")'
-    return f"({gpus} and on (pod) {running}) or ({gpus} and on (exported_pod) {exported})"
+    exported = (
+        f'label_replace(label_replace({running}, "exported_pod", "$1", "pod", "(.+)"), '
+        '"exported_namespace", "$1", "namespace", "(.+)")'
+    )
+    return (
+        f"({gpus} and on (namespace, pod) {running}) "
+        f"or ({gpus} and on (exported_namespace, exported_pod) {exported})"
+    )

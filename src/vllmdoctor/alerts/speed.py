@@ -4,17 +4,19 @@ from collections.abc import Iterator
 
 from vllmdoctor.alerts.basis import WHO, Basis
 from vllmdoctor.alerts.nouns import Alert
-from vllmdoctor.alerts.records import ADJUSTED, ARRIVALS, FINISHED, ITL
+from vllmdoctor.alerts.records import ADJUSTED, ARRIVALS, FINISHED, ITL, SEEN
 from vllmdoctor.symptoms import DECODE, FEWEST_REQUESTS, THROUGHPUT
 
 FEWEST = FEWEST_REQUESTS / 1800
 """Requests per second: what it takes for 30 minutes to tell more than chance."""
 SAME_DEMAND = 1.1  # of the demand 6 h earlier
+COMPARABLE = f"{SEEN} >= 0.9 * ({SEEN} offset 6h)"
+"""A restart or a hole in the scrapes makes the rate of a window look low."""
 
 
 def speed(on: Basis) -> Iterator[Alert]:
     """The runbook's alert on throughput, and the one on the time per token."""
-    enough = f"{FINISHED} >= {FEWEST:.3g} and {FINISHED} offset 6h >= {FEWEST:.3g}"
+    enough = f"{FINISHED} >= {FEWEST:.3g} and {FINISHED} offset 6h >= {FEWEST:.3g}\nand {COMPARABLE}"
     yield Alert(
         "VLLMThroughputDegradation",
         "unexplained",
