@@ -11,6 +11,7 @@ import sys
 import traceback
 
 from vllmdoctor.cli.app import app
+from vllmdoctor.cli.dashboard import dashboard
 from vllmdoctor.cli.diagnose import diagnose
 from vllmdoctor.cli.lint import lint
 from vllmdoctor.cli.pages import examples, explain, remedies, rules, signals
@@ -25,6 +26,7 @@ COMMANDS = (
     diagnose,
     plan,
     lint,
+    dashboard,
     remedies,
     record,
     convert,
