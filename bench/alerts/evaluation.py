@@ -90,7 +90,9 @@ def firings(alert: Alert, rows: Sequence[Row]) -> list[Firing]:
     """Pending becomes firing after `for`, and stays for `keep_firing_for`; series of a history are joined."""
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for labels, times, _ in rows:
-        spans[labels.get("namespace", "")] += fired(times - START, seconds(alert.wait), seconds(alert.linger))
+        spans[labels.get("namespace", "")] += fired(
+            times - START, seconds(alert.form.wait), seconds(alert.form.linger)
+        )
     return [Firing(alert.name, history, joined(found)) for history, found in spans.items() if found]
 
 

@@ -94,7 +94,10 @@ def thinned(column: Column, shift: float) -> Column:
 def read_by(recording: Recording, names: Collection[str]) -> Recording:
     """The series whose names rules read."""
     return Recording(
-        {i: {s: c for s, c in of.items() if s.partition("{")[0] in names} for i, of in recording.columns.items()}
+        {
+            i: {s: c for s, c in of.items() if s.partition("{")[0] in names}
+            for i, of in recording.columns.items()
+        }
     )
 
 

@@ -1,36 +1,86 @@
-"""Prometheus rules for the servers at hand: recordings and an alert for each cause that metrics show.
+"""Prometheus rules for the servers at hand: recordings, and an alert for each cause that metrics show.
 
 records   the measures that alerts share
-speed, queue, memory, machine, liveness   the alerts, by what they are about
-basis     names and limits they are written from
+speed, queue, caches, memory, machine, liveness, sight   the alerts, by what they are about
+nouns     an alert before and after names and limits are filled in
+basis     names and limits that they are filled with
 forms     a rules file, a PrometheusRule or a VMRule
 """
 
-from collections.abc import Callable, Iterator
+import re
 
 from vllmdoctor.alerts.basis import Basis, limit_of, settings
-from vllmdoctor.alerts.liveness import liveness
-from vllmdoctor.alerts.machine import machine
-from vllmdoctor.alerts.memory import memory
-from vllmdoctor.alerts.nouns import Alert, Group, Missing, Record
-from vllmdoctor.alerts.queue import caches, queue
-from vllmdoctor.alerts.records import records
-from vllmdoctor.alerts.speed import speed
+from vllmdoctor.alerts.caches import CACHES
+from vllmdoctor.alerts.liveness import LIVENESS
+from vllmdoctor.alerts.machine import MACHINE
+from vllmdoctor.alerts.memory import MEMORIES
+from vllmdoctor.alerts.nouns import Alert, Form, Group, Missing, Record, Rules
+from vllmdoctor.alerts.queue import QUEUE
+from vllmdoctor.alerts.records import NEEDS, records
+from vllmdoctor.alerts.sight import SIGHT
+from vllmdoctor.alerts.speed import SPEED
+from vllmdoctor.promql import NotShown
 
-__all__ = ["Alert", "Basis", "Group", "Missing", "Record", "groups", "limit_of", "settings"]
+__all__ = [
+    "FORMS",
+    "SILENT_CAUSES",
+    "Alert",
+    "Basis",
+    "Form",
+    "Group",
+    "Missing",
+    "Record",
+    "Rules",
+    "limit_of",
+    "rules_for",
+    "settings",
+]
 
-_PARTS: tuple[tuple[str, Callable[[Basis], Iterator[Alert]]], ...] = (
-    ("speed", speed),
-    ("queue", queue),
-    ("caches", caches),
-    ("memory", memory),
-    ("machine", machine),
-    ("liveness", liveness),
-)
+_PARTS = {
+    "speed": SPEED,
+    "queue": QUEUE,
+    "caches": CACHES,
+    "memory": MEMORIES,
+    "machine": MACHINE,
+    "liveness": LIVENESS,
+    "sight": SIGHT,
+}
+FORMS: tuple[Form, ...] = tuple(form for part in _PARTS.values() for form in part)
+"""Every alert, before names and limits are filled in."""
+
+SILENT_CAUSES = {
+    "client-side": "nothing is wrong with the server; `vllmdoctor diagnose` tells it",
+    "demand-drop": "less traffic is no fault of the server: the other alerts are written not to fire on it",
+    "low-load": "an idle server is no fault",
+    "noisy-neighbour": "who else is on a GPU is in no exporter's metrics: `vllmdoctor diagnose nvml:`",
+}
+"""Causes for which no alert is written, and why."""
+_RECORDED = re.compile(r"\b(?:engine|container|gpu|job):\w+:\w+")
 
 
-def groups(on: Basis) -> tuple[Group, ...]:
-    """All rules, the recordings first."""
-    found = [Group("vllmdoctor-recordings", tuple(records(on)))]
-    found += [Group(f"vllmdoctor-{name}", tuple(part(on))) for name, part in _PARTS]
-    return tuple(found)
+def rules_for(on: Basis) -> Rules:
+    """The rules, the recordings first."""
+    recorded = tuple(records(on))
+    names = {r.name for r in recorded}
+    groups, missing = [Group("vllmdoctor-recordings", recorded)], []
+    for part, forms in _PARTS.items():
+        written: list[Alert] = []
+        for form in forms:
+            try:
+                told = form.write(on)
+            except NotShown as error:
+                missing.append(Missing(form, (error.signal,)))
+                continue
+            lost = [name for name in _RECORDED.findall(told.expr) if name not in names]
+            if lost:
+                missing.append(Missing(form, tuple(dict.fromkeys(_lacking(on, lost)))))
+            else:
+                written.append(Alert(form, told))
+        if written:
+            groups.append(Group(f"vllmdoctor-{part}", tuple(written)))
+    return Rules(tuple(groups), tuple(missing))
+
+
+def _lacking(on: Basis, recorded: list[str]) -> list[str]:
+    """The signals for want of which recordings could not be written."""
+    return [s for name in recorded for s in NEEDS[name] if not on.metrics.has(s)]

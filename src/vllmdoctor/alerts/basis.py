@@ -13,6 +13,16 @@ WHO = (
     "{{ with $labels.engine }} (engine {{ . }}){{ end }}"
 )
 """The server that an alert is about, as a template."""
+POD = (
+    "{{ with $labels.namespace }}{{ . }}/{{ end }}{{ $labels.pod }}"
+    "{{ with $labels.container }} ({{ . }}){{ end }}"
+)
+"""The container that an alert is about."""
+GPU = (
+    "GPU {{ $labels.gpu }}{{ with $labels.Hostname }} of {{ . }}{{ end }}"
+    "{{ with $labels.pod }}, {{ . }}{{ end }}"
+)
+"""The GPU that an alert is about."""
 
 
 @dataclass(frozen=True, slots=True)

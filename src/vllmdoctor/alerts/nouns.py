@@ -1,9 +1,12 @@
 """What a rules file is made of: recordings, alerts and their groups, in no dialect yet."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["cause", "symptom", "blind"]
+from vllmdoctor.alerts.basis import Basis
+
+Level = Literal["info", "warning", "critical"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,24 +19,49 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """An alert of one cause.
+class Told:
+    """What an alert asks and says: an expression, and two Prometheus templates."""
 
-    `cause` is the slug of the runbook page. `wait` is how long it must hold, `linger` how long it stays
-    after it no longer does. `summary` and `text` are Prometheus templates; `limits` are the limits
-    that stand in it, as cause.limit. `means` is for the table of alerts.
+    expr: str
+    summary: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """An alert before names and limits are filled in.
+
+    `cause` is the slug of its runbook page, `wait` how long it must hold, `linger` how long it stays
+    when it no longer does, `means` what it says in a table, `limits` the doctor's own that stand in it, as
+    cause.limit. `write` raises UnknownName where the servers lack a signal.
     """
 
     name: str
     cause: str
-    severity: Literal["info", "warning", "critical"]
-    expr: str
+    severity: Level
     wait: str
-    summary: str
-    text: str
+    linger: str
     means: str
-    limits: tuple[str, ...] = ()
-    linger: str = ""
+    limits: tuple[str, ...]
+    write: Callable[[Basis], Told]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert for the servers at hand."""
+
+    form: Form
+    told: Told
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.form.name
+
+    @property
+    def expr(self) -> str:
+        """Its expression."""
+        return self.told.expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +74,43 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A rule that could not be written, and the signals that these servers do not show."""
+    """An alert that could not be written, for want of signals that these servers do not show."""
 
-    name: str
-    cause: str
+    form: Form
     signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules for some servers, and what could not be written for them."""
+
+    groups: tuple[Group, ...]
+    missing: tuple[Missing, ...]
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The recordings, in order."""
+        return tuple(r for g in self.groups for r in g.rules if isinstance(r, Record))
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """The alerts, in order."""
+        return tuple(r for g in self.groups for r in g.rules if isinstance(r, Alert))
+
+
+def alert(
+    name: str,
+    cause: str,
+    severity: Level,
+    *,
+    means: str,
+    wait: str = "10m",
+    linger: str = "",
+    limits: tuple[str, ...] = (),
+) -> Callable[[Callable[[Basis], Told]], Form]:
+    """Make a form of a function that writes an expression and its texts."""
+
+    def decorate(write: Callable[[Basis], Told]) -> Form:
+        return Form(name, cause, severity, wait, linger, means, limits, write)
+
+    return decorate

@@ -1,10 +1,15 @@
 """Recording rules: the measures that several alerts, and dashboards, read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from vllmdoctor.alerts.basis import Basis
 from vllmdoctor.alerts.nouns import Record
-from vllmdoctor.promql import bare
+from vllmdoctor.promql import Metrics, bare
+from vllmdoctor.vitals import BUSY_USAGE
+
+LOADED = 0.3  # a GPU that works less may lower its clock by itself
 
 SEEN = "engine:vllm_scrapes:count30m"
 RATE = "engine:vllm_generation_tokens:rate30m"
@@ -25,122 +30,147 @@ HITS = "engine:vllm_prefix_cache_hits:ratio30m"
 ACCEPTED = "engine:vllm_spec_decode_accepted:ratio30m"
 CAPACITY = "engine:vllm_kv_capacity_tokens:effective30m"
 HELD_IDLE = "engine:vllm_kv_cache_usage_while_idle:min1h"
-MEMORY = "container:memory_of_vllm_bytes:max"
-LEAK = "container:memory_of_vllm_bytes:deriv2h"
 ENGINES = "job:vllm_engines:count"
 DEMAND = "job:vllm_requests_arriving:sum30m"
+MEMORY = "container:memory_of_vllm_bytes:max"
+LEAK = "container:memory_of_vllm_bytes:deriv2h"
 CLOCK = "gpu:sm_clock_under_load_hertz:avg10m"
 DEVICE_MEMORY = "gpu:memory_used_of_vllm_bytes:max"
 
-BUSY_USAGE = 0.10  # below this KV use, capacity per use is mostly noise
-LOADED = 0.3  # a GPU that works less may lower its clock by itself
+_GAUGES = ("requests_running", "requests_waiting")
+_LOAD = ("requests_finished", *_GAUGES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    name: str
+    needs: tuple[str, ...]
+    what: str
+    write: Callable[[Metrics], str]
 
 
 def records(on: Basis) -> Iterator[Record]:
-    """Every recording for which the servers have the names."""
-    m = on.metrics
-    if m.has("requests_running"):
-        expr = m.gauge("requests_running", "count", "30m")
-        yield Record(SEEN, expr, "samples in 30 min: what is compared must have been seen alike")
-    if m.has("generation_tokens"):
-        yield Record(RATE, m.rate("generation_tokens", "30m"), "tokens generated per second")
-    if m.has("requests_running", "requests_waiting"):
-        inside = " + ".join(m.gauge(s, "avg", "30m") for s in ("requests_running", "requests_waiting"))
-        yield Record(INSIDE, inside, "requests in the server: running and waiting")
-    if m.has("requests_finished"):
-        yield Record(FINISHED, m.rate("requests_finished", "30m"), "requests finished per second")
-        if m.has("requests_running", "requests_waiting"):
-            yield Record(ARRIVALS, _arrivals(on), "demand: requests that finished, and those that stayed")
-        if m.has("preemptions"):
-            expr = f"{m.rate('preemptions', '30m')} / ({m.rate('requests_finished', '30m')} > 0)"
-            yield Record(PREEMPTED, expr, "preemptions per finished request")
-    if m.has("generation_tokens", "requests_running", "requests_waiting"):
-        expr = f"{RATE} / ({RATE} offset 6h > 0) / clamp_max({INSIDE} / ({INSIDE} offset 6h > 0), 1)"
-        yield Record(ADJUSTED, expr, "generation rate against 6 h earlier, for what it has to do now")
-    yield from _latencies(on)
-    yield from _caches(on)
-    yield from _around(on)
+    """Every recording for which the servers show the signals."""
+    for recipe in _RECIPES:
+        if on.metrics.has(*recipe.needs):
+            yield Record(recipe.name, recipe.write(on.metrics), recipe.what)
 
 
-def _arrivals(on: Basis) -> str:
-    m = on.metrics
-    now = " + ".join(m.gauge(s) for s in ("requests_running", "requests_waiting"))
-    then = " + ".join(m.gauge(s, offset="30m") for s in ("requests_running", "requests_waiting"))
-    return f"clamp_min({m.rate('requests_finished', '30m')} + (({now}) - ({then})) / 1800, 0)"
+def _both(m: Metrics, over: str = "", window: str = "", offset: str = "") -> str:
+    return " + ".join(m.gauge(s, over, window, offset) for s in _GAUGES)
 
 
-def _latencies(on: Basis) -> Iterator[Record]:
-    m = on.metrics
-    if m.has("ttft"):
-        yield Record(TTFT, m.mean("ttft", "30m"), "time to first token")
-        yield Record(TTFT_P50, m.quantile(0.5, "ttft", "30m"), "median time to first token")
-        yield Record(TTFT_P95, m.quantile(0.95, "ttft", "30m"), "time to first token of the slowest 5 %")
-        yield Record(TAIL, f"{TTFT_P95} / ({TTFT_P50} > 0)", "how far the slow tail is from the median")
-    for signal, name, what in (
-        ("itl", ITL, "time between two outputs of a request"),
-        ("prefill_time", PREFILL, "time in prefill of finished requests"),
-        ("prompt_length", PROMPT_LENGTH, "prompt tokens of finished requests"),
-        ("output_length", OUTPUT_LENGTH, "generated tokens of finished requests"),
-    ):
-        if m.has(signal):
-            yield Record(name, m.mean(signal, "30m"), what)
+def _adjusted(_: Metrics) -> str:
+    """The rate against 6 h earlier; where less is inside now, only that much less is excused.
+
+    A server's rate grows at most as its load does, so in health this is never far below 1.
+    """
+    return f"{RATE} / ({RATE} offset 6h > 0) / clamp_max({INSIDE} / ({INSIDE} offset 6h > 0), 1)"
 
 
-def _caches(on: Basis) -> Iterator[Record]:
-    m = on.metrics
-    if m.has("prefix_cache_hits", "prefix_cache_queries"):
-        asked = f"({m.rate('prefix_cache_queries', '30m')} > 0)"
-        expr = f"clamp_max({m.rate('prefix_cache_hits', '30m')} / {asked}, 1)"
-        yield Record(HITS, expr, "prefix cache hits per lookup")
-    if m.has("spec_accepted_tokens", "spec_draft_tokens"):
-        drafted = f"({m.rate('spec_draft_tokens', '30m')} > 0)"
-        expr = f"{m.rate('spec_accepted_tokens', '30m')} / {drafted}"
-        yield Record(ACCEPTED, expr, "drafted tokens that were accepted")
-    if m.has("kv_cache_usage", "requests_running", "prompt_length", "output_length"):
-        own = f"{PROMPT_LENGTH} * (1 - ({HITS} or 0 * {PROMPT_LENGTH}))" if m.has("prefix_cache_hits") else ""
-        live = (
-            f"{m.gauge('requests_running', 'avg', '30m')} * ({own or PROMPT_LENGTH} + {OUTPUT_LENGTH} / 2)"
-        )
-        used = f"({m.gauge('kv_cache_usage', 'avg', '30m')} > {BUSY_USAGE:g})"
-        yield Record(CAPACITY, f"{live} / {used}", "tokens that the pool serves when it is full")
-    if m.has("kv_cache_usage", "requests_running", "requests_waiting"):
-        idle = " and ".join(
-            f"{m.gauge(s, 'max', '3m')} == 0" for s in ("requests_running", "requests_waiting")
-        )
-        expr = f"min_over_time(({m.gauge('kv_cache_usage')} and {idle})[1h:1m])"
-        yield Record(HELD_IDLE, expr, "share of the KV blocks that is held while nothing runs")
+def _arriving(m: Metrics) -> str:
+    grown = f"(({_both(m)}) - ({_both(m, offset='30m')})) / 1800"
+    return f"clamp_min({m.rate('requests_finished', '30m')} + {grown}, 0)"
 
 
-def _around(on: Basis) -> Iterator[Record]:
-    m = on.metrics
-    if not m.has("requests_running"):
-        return
-    running = m.gauge("requests_running")
-    yield Record(ENGINES, f"count by (job, namespace) ({bare(running)})", "engines that show metrics")
-    yield Record(DEMAND, f"sum by (job, namespace) ({ARRIVALS})", "demand on all of them together")
-    if m.has("container_memory"):
-        expr = f"{m.gauge('container_memory')} and on (namespace, pod) {running}"
-        yield Record(MEMORY, expr, "working set of vLLM's containers")
-        yield Record(LEAK, f"deriv({MEMORY}[2h])", "leak slope: bytes per second over two hours")
-    if m.has("gpu_sm_clock", "gpu_utilization"):
-        clock = m.gauge("gpu_sm_clock", "avg", "10m")
-        busy = f"{m.gauge('gpu_utilization', 'avg', '10m')} >= {LOADED:g}"
-        yield Record(CLOCK, of_vllm(on, f"({clock} and ({busy}))"), "clock of vLLM's GPUs that have work")
-    if m.has("gpu_memory_used"):
-        yield Record(DEVICE_MEMORY, of_vllm(on, m.gauge("gpu_memory_used")), "memory of vLLM's GPUs")
+def _preempted(m: Metrics) -> str:
+    return f"{m.rate('preemptions', '30m')} / ({m.rate('requests_finished', '30m')} > 0)"
 
 
-def of_vllm(on: Basis, gpus: str) -> str:
+def _hits(m: Metrics) -> str:
+    asked = f"({m.rate('prefix_cache_queries', '30m')} > 0)"
+    return f"clamp_max({m.rate('prefix_cache_hits', '30m')} / {asked}, 1)"
+
+
+def _accepted(m: Metrics) -> str:
+    return f"{m.rate('spec_accepted_tokens', '30m')} / ({m.rate('spec_draft_tokens', '30m')} > 0)"
+
+
+def _capacity(m: Metrics) -> str:
+    """Live tokens over used share; a shared prefix is held once, so its hits are taken off the prompts."""
+    shared = m.has("prefix_cache_hits", "prefix_cache_queries")
+    own = f"{PROMPT_LENGTH} * (1 - ({HITS} or 0 * {PROMPT_LENGTH}))" if shared else PROMPT_LENGTH
+    live = f"{m.gauge('requests_running', 'avg', '30m')} * ({own} + {OUTPUT_LENGTH} / 2)"
+    return f"{live} / ({m.gauge('kv_cache_usage', 'avg', '30m')} > {BUSY_USAGE:g})"
+
+
+def _held_idle(m: Metrics) -> str:
+    """The last step's usage may stand for a moment: idle is what was idle for three minutes."""
+    idle = " and ".join(f"{m.gauge(s, 'max', '3m')} == 0" for s in _GAUGES)
+    return f"min_over_time(({m.gauge('kv_cache_usage')} and {idle})[1h:1m])"
+
+
+def _memory(m: Metrics) -> str:
+    return f"{m.gauge('container_memory')} and on (namespace, pod) {m.gauge('requests_running')}"
+
+
+def _clock(m: Metrics) -> str:
+    busy = f"{m.gauge('gpu_utilization', 'avg', '10m')} >= {LOADED:g}"
+    return _of_vllm(m, f"({m.gauge('gpu_sm_clock', 'avg', '10m')} and ({busy}))")
+
+
+def _of_vllm(m: Metrics, gpus: str) -> str:
     """Those GPUs that are a vLLM pod's; where neither side knows of pods, all of them.
 
     Exporters carry the pod as `pod`, or as `exported_pod` where the scrape has its own `pod`.
     """
-    running = on.metrics.gauge("requests_running")
+    running = m.gauge("requests_running")
     exported = (
         f'label_replace(label_replace({running}, "exported_pod", "$1", "pod", "(.+)"), '
         '"exported_namespace", "$1", "namespace", "(.+)")'
     )
     return (
-        f"({gpus} and on (namespace, pod) {running}) "
+        f"({gpus} and on (namespace, pod) {running})\n"
         f"or ({gpus} and on (exported_namespace, exported_pod) {exported})"
     )
+
+
+_RECIPES = (
+    _Recipe(SEEN, ("requests_running",), "samples: what is compared must have been seen alike",
+            lambda m: m.gauge("requests_running", "count", "30m")),
+    _Recipe(RATE, ("generation_tokens",), "tokens generated per second",
+            lambda m: m.rate("generation_tokens", "30m")),
+    _Recipe(INSIDE, _GAUGES, "requests in the server, running and waiting",
+            lambda m: _both(m, "avg", "30m")),
+    _Recipe(FINISHED, ("requests_finished",), "requests finished per second",
+            lambda m: m.rate("requests_finished", "30m")),
+    _Recipe(ARRIVALS, _LOAD, "demand: requests per second that finished, and that stayed", _arriving),
+    _Recipe(ADJUSTED, ("generation_tokens", *_GAUGES),
+            "generation rate against 6 h earlier, demand taken off", _adjusted),
+    _Recipe(PREEMPTED, ("preemptions", "requests_finished"), "preemptions per finished request", _preempted),
+    _Recipe(TTFT, ("ttft",), "mean time to first token (s)", lambda m: m.mean("ttft", "30m")),
+    _Recipe(TTFT_P50, ("ttft",), "median time to first token (s)", lambda m: m.quantile(0.5, "ttft", "30m")),
+    _Recipe(TTFT_P95, ("ttft",), "time to first token of the slowest 5 % (s)",
+            lambda m: m.quantile(0.95, "ttft", "30m")),
+    _Recipe(TAIL, ("ttft",), "slow tail: p95 over the median", lambda _: f"{TTFT_P95} / ({TTFT_P50} > 0)"),
+    _Recipe(ITL, ("itl",), "mean time between tokens (s)", lambda m: m.mean("itl", "30m")),
+    _Recipe(PREFILL, ("prefill_time",), "mean time in prefill (s)", lambda m: m.mean("prefill_time", "30m")),
+    _Recipe(PROMPT_LENGTH, ("prompt_length",), "mean prompt tokens of a request",
+            lambda m: m.mean("prompt_length", "30m")),
+    _Recipe(OUTPUT_LENGTH, ("output_length",), "mean generated tokens of a request",
+            lambda m: m.mean("output_length", "30m")),
+    _Recipe(HITS, ("prefix_cache_hits", "prefix_cache_queries"), "prefix cache hits per lookup", _hits),
+    _Recipe(ACCEPTED, ("spec_accepted_tokens", "spec_draft_tokens"), "accepted per drafted tokens",
+            _accepted),
+    _Recipe(CAPACITY, ("kv_cache_usage", "requests_running", "prompt_length", "output_length"),
+            "effective KV capacity: live tokens over the used part of the pool", _capacity),
+    _Recipe(HELD_IDLE, ("kv_cache_usage", *_GAUGES), "part of the KV pool that is held while nothing runs",
+            _held_idle),
+    _Recipe(ENGINES, ("requests_running",), "engines that show metrics",
+            lambda m: f"count by (job, namespace) ({bare(m.gauge('requests_running'))})"),
+    _Recipe(DEMAND, _LOAD, "demand on all engines of a job",
+            lambda _: f"sum by (job, namespace) ({ARRIVALS})"),
+    _Recipe(MEMORY, ("container_memory", "requests_running"), "working set of vLLM's containers (bytes)",
+            _memory),
+    _Recipe(LEAK, ("container_memory", "requests_running"), "leak slope (bytes per second)",
+            lambda _: f"deriv({MEMORY}[2h])"),
+    _Recipe(CLOCK, ("gpu_sm_clock", "gpu_utilization", "requests_running"),
+            "clock of vLLM's GPUs that have work (Hz)", _clock),
+    _Recipe(DEVICE_MEMORY, ("gpu_memory_used", "requests_running"), "memory of vLLM's GPUs in use (bytes)",
+            lambda m: _of_vllm(m, m.gauge("gpu_memory_used"))),
+)  # fmt: skip
+
+NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({r.name: r.needs for r in _RECIPES})
+"""The signals that each recording is made of."""
+WHAT: Mapping[str, str] = MappingProxyType({r.name: r.what for r in _RECIPES})
+"""What each recording is, for people."""

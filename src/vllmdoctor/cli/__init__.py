@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 
+from vllmdoctor.cli.alerts import alerts
 from vllmdoctor.cli.app import app
 from vllmdoctor.cli.dashboard import dashboard
 from vllmdoctor.cli.diagnose import diagnose
@@ -26,6 +27,7 @@ COMMANDS = (
     diagnose,
     plan,
     lint,
+    alerts,
     dashboard,
     remedies,
     record,

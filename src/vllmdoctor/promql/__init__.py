@@ -5,13 +5,14 @@ metrics  a signal's rate, mean, quantile, ... as an expression
 text     strings, matchers and the choice between expressions
 """
 
-from vllmdoctor.promql.metrics import PER_ENGINE, Metrics
+from vllmdoctor.promql.metrics import PER_ENGINE, Metrics, NotShown
 from vllmdoctor.promql.names import Spelling, all_names, names_for, names_on
 from vllmdoctor.promql.text import bare, either, label_of, literal, matchers_of, one_of, quoted
 
 __all__ = [
     "PER_ENGINE",
     "Metrics",
+    "NotShown",
     "Spelling",
     "all_names",
     "bare",

@@ -4,7 +4,7 @@ Written for Prometheus from 2.42 on and for MetricsQL. A renamed signal becomes 
 series by series before anything is summed, so that a server that shows both counts once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vllmdoctor.errors import UnknownName
@@ -29,13 +29,21 @@ PER_ENGINE = ("engine", "model_name")
 """The labels by which the series of one server differ from those of its scrape target."""
 
 
+class NotShown(UnknownName):
+    """A signal that has no name on the servers at hand."""
+
+    def __init__(self, signal: str, shown: Iterable[str]) -> None:
+        super().__init__("signal on these servers", signal, shown)
+        self.signal = signal
+
+
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """The names at hand and the matchers that choose the servers; every verb gives an expression.
 
     `matchers` choose vLLM's targets. Of those only the labels that cAdvisor's and the cluster's
     series also carry are asked of them. Windows and offsets are PromQL durations or a
-    dashboard's variable ("5m", "$__rate_interval"). Each verb raises UnknownName for a signal that has
+    dashboard's variable ("5m", "$__rate_interval"). Each verb raises NotShown for a signal that has
     no name in `names`: ask `has` first.
     """
 
@@ -60,9 +68,15 @@ class Metrics:
         """What a counter gains per second."""
         return self._joined(signal, "rate(%s)", part, window, offset)
 
-    def increase(self, signal: str, window: str, part: str = "", offset: str = "") -> str:
-        """What a counter gains in a window."""
-        return self._joined(signal, "increase(%s)", part, window, offset)
+    def increase(
+        self, signal: str, window: str, part: str = "", offset: str = "", only: Sequence[str] = ()
+    ) -> str:
+        """What a counter gains in a window; `only` those series that these matchers choose."""
+        return self._joined(signal, "increase(%s)", part, window, offset, only)
+
+    def resets(self, signal: str, window: str) -> str:
+        """How often a counter began anew in a window."""
+        return self._joined(signal, "resets(%s)", "", window, "")
 
     def mean(self, signal: str, window: str, offset: str = "") -> str:
         """The mean of a histogram's observations in a window; no value where there was none."""
@@ -78,24 +92,29 @@ class Metrics:
             inner = f"sum by ({', '.join(dict.fromkeys([*by, 'le']))}) ({inner})"
         return f"histogram_quantile({q:g}, {inner})"
 
-    def _joined(self, signal: str, call: str, part: str, window: str, offset: str) -> str:
+    def _joined(
+        self, signal: str, call: str, part: str, window: str, offset: str, only: Sequence[str] = ()
+    ) -> str:
         """`call` of the series under each name, in SI units, newest first: one series for an engine."""
+        chosen = list(self._selected(signal, part, window, offset, only))
         fold = self._fold(signal)
         each_alone = SIGNALS[signal].scope == "pod"  # exporters' labels differ as their names do
         found = []
-        for name, series in self._selected(signal, part, window, offset):
+        for name, series in chosen:
             value = call % series if name.scale == 1 else f"({call % series} * {name.scale:.12g})"
             found.append(f"{fold} ({bare(value)})" if each_alone else value)
         joined = either(found)
         return joined if each_alone or not fold else f"{fold} ({bare(joined)})"
 
-    def _selected(self, signal: str, part: str, window: str, offset: str) -> Iterator[tuple[Name, str]]:
+    def _selected(
+        self, signal: str, part: str, window: str, offset: str, only: Sequence[str] = ()
+    ) -> Iterator[tuple[Name, str]]:
         if signal not in self.names:
-            raise UnknownName("signal on these servers", signal, self.names)
+            raise NotShown(signal, self.names)
         chosen = self._matchers(signal)
         for name in self.names[signal]:
             own = [f"{label}={quoted(value)}" for label, value in name.labels]
-            inside = ",".join([*chosen, *own])
+            inside = ",".join([*chosen, *own, *only])
             series = f"{name.text}{part}" + (f"{{{inside}}}" if inside else "")
             yield name, series + (f"[{window}]" if window else "") + (f" offset {offset}" if offset else "")
 
