@@ -7,8 +7,6 @@ from tests.dashboard.conftest import END, ERAS
 from vllmdoctor.dashboard import dashboard
 from vllmdoctor.release import version
 
-
-
 LATER = {"Queue, B": "0.20.0"}  # came with a release, so that servers of older ones do not have it
 
 

@@ -157,7 +157,10 @@ def joins(tree: Node, context: Context) -> Iterator[Step]:
 def _joined(node: Binary, left: Labels, right: Labels) -> tuple[Node | None, str]:
     if not left.exact and not right.exact:
         if left.origin != right.origin:
-            return None, f"the two sides come from different exporters ({left.origin}, {right.origin})"
+            return (
+                None,
+                f"series of {left.origin} and of {right.origin} have other labels; join them with on (...)",
+            )
         more = sorted(left.names ^ right.names)
         why = f"only one side has the label {', '.join(more)}"
         lhs, rhs = (_folded(side, of.names & set(more)) for side, of in ((node.lhs, left), (node.rhs, right)))

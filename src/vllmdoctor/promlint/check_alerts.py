@@ -21,7 +21,7 @@ from vllmdoctor.promlint.nodes import (
     selectors,
     walk,
 )
-from vllmdoctor.promlint.shape import share
+from vllmdoctor.promlint.shape import labels, share
 
 _PROGRESS = frozenset(("generation_tokens", "prompt_tokens", "requests_finished"))
 _LOWER = frozenset(("<", "<=", "=="))
@@ -41,11 +41,19 @@ def idle(tree: Node, context: Context) -> Iterator[Step]:
     found = [metric(each.name) for each in read]
     if not read or any(f is None or f.signal is None or f.signal.name not in _PROGRESS for f in found):
         return
-    busy = _beside(top.lhs, read[0], "vllm:num_requests_running")
+    asked = (_beside(top.lhs, read[0], f"vllm:num_requests_{each}") for each in ("running", "waiting"))
+    busy = Binary("+", next(asked), next(asked))
     what = "it fires on an idle server: ask for it only while requests are there"
-    yield Step(
-        "fires-when-idle", Severity.WARNING, top, Binary("and", top, Binary(">", busy, Number("0"))), what
-    )
+    new = Binary("and", _of_each_server(top), Binary(">", busy, Number("0")))
+    yield Step("fires-when-idle", Severity.WARNING, top, new, what)
+
+
+def _of_each_server(top: Binary) -> Binary:
+    """The comparison without the labels that other series of a server do not have."""
+    side = labels(top.lhs)
+    if side is None or side.exact or not side.names:
+        return top
+    return replace(top, lhs=Aggregate("sum", bare(top.lhs), "without", tuple(sorted(side.names))))
 
 
 def full(tree: Node, context: Context) -> Iterator[Step]:

@@ -43,10 +43,11 @@ class Metric:
 
     @property
     def origin(self) -> str:
-        """Whose page it is on: "vllm", "dcgm", "cadvisor", "kube", ..."""
+        """Whose labels it has: "vllm", its "process", "dcgm", "cadvisor", "kube", ..."""
         era = self.spelling.era if self.spelling else "V1"
-        own = era in ("V0", "V1", "rust", "process") or self.family.startswith(("vllm:", "http_"))
-        return "vllm" if own else era
+        if self.family.startswith(("http_", "process_", "python_")):
+            return "process"
+        return "vllm" if era in ("V0", "V1", "rust") else era
 
     @property
     def apart(self) -> tuple[str, ...]:
@@ -137,7 +138,8 @@ def end(family: str) -> str:
     if life.last is None:
         return f"hidden from {short(life.hidden)}" if life.hidden else "shown"
     after = next((r for r in releases() if r > life.last), life.last)
-    gone = f"removed in {short(after)}"
+    minor = f"{after.minor[0]}.{after.minor[1]}"
+    gone = f"removed in {minor if after.minor != life.last.minor else short(after)}"
     return f"{gone} (hidden from {short(life.hidden)})" if life.hidden else gone
 
 

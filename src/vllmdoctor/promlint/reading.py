@@ -22,12 +22,13 @@ _NOT_PROMQL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where the walk is: the panel or rule around, its unit, the kind of its data source, the variable."""
+    """Where the walk is: the panel or rule around, its unit, its kind of data source, the query."""
 
     title: str = ""
     unit: str = ""
     store: str = ""
     variable: str = ""
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ def _site(value: Mapping[object, object], site: Site) -> Site:
     title, unit, store = value.get("title"), _unit(value), value.get("datasource")
     if isinstance(title, str) and title:
         site = Site(title, "", site.store)
+    if isinstance(value.get("refId"), str):
+        site = replace(site, query=str(value["refId"]))
     if value.get("type") == "query" and isinstance(value.get("name"), str):
         site = replace(site, variable=str(value["name"]))
     inner = value.get("spec")
@@ -155,8 +158,7 @@ def _expression(text: str, key_at: object, around: Mapping[object, object], site
     if isinstance(around.get("record"), str):
         return Expression(text, "record", f"record {around['record']}", text, "expr")
     name = site.title or str(around.get("name") or "") or "untitled"
-    query = around.get("refId")
-    place = f'panel "{name}"' + (f", query {query}" if isinstance(query, str) else "")
+    place = f'panel "{name}"' + (f", query {site.query}" if site.query else "")
     return Expression(text, "panel", place, text, "expr", unit=site.unit)
 
 
