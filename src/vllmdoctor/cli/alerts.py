@@ -33,19 +33,51 @@ def alerts(
         list[str] | None,
         typer.Option("--set", help="a limit of a cause; may be repeated", metavar="CAUSE.LIMIT=VALUE"),
     ] = None,
+    existing: Annotated[
+        str,
+        typer.Option(
+            "--existing", help="check rules or a Grafana dashboard that you have, instead", metavar="FILE"
+        ),
+    ] = "",
+    scrape: Annotated[
+        str,
+        typer.Option(
+            "--scrape-interval", help="with --existing: time between two scrapes", metavar="DURATION"
+        ),
+    ] = "15s",
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", help="with --existing: never, info, warning, critical")
+    ] = "never",
     fmt: Annotated[
-        str, typer.Option("--format", "-f", help="rules, prometheusrule or vmrule", metavar="FORMAT")
-    ] = "rules",
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="rules, prometheusrule or vmrule [rules]; text or json [text] of --existing",
+            metavar="FORMAT",
+        ),
+    ] = "",
     runbooks: Annotated[
         str, typer.Option("--runbooks", help="where the runbook pages are served", metavar="URL")
     ] = "runbooks/",
     output: Annotated[str, typer.Option("--output", "-o", help="write into a new file", metavar="FILE")] = "",
 ) -> None:
-    """Write Prometheus rules: recordings, and an alert for each cause that metrics show."""
+    """Write Prometheus rules: recordings, and an alert for each cause that metrics show. Or check yours."""
+    if existing:
+        from vllmdoctor.cli.existing import judge_existing
+
+        if targets or match or limits:
+            raise UsageError("--existing is checked as it is", hint="leave out targets, --match and --set")
+        check_version(vllm_version)
+        check_new(output)
+        judge_existing(
+            existing, vllm_version, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output
+        )
     from vllmdoctor.alerts import Basis, rules_for, settings
     from vllmdoctor.alerts.forms import check_format, text
     from vllmdoctor.promql import Metrics, matchers_of, names_for
 
+    fmt = fmt or "rules"
     check_version(vllm_version)
     check_format(fmt)
     check_new(output)

@@ -92,7 +92,7 @@ class Text:
 
 def _yaml(text: str, origin: str) -> tuple[object, ...]:
     try:
-        return load_written(text, origin)
+        return load_written(str(text), origin)  # a piece of a file is plain text again
     except UsageError as error:
         if "{{" in text:
             raise UsageError(

@@ -48,7 +48,7 @@ def _block(block: Block) -> list["RenderableType"]:
         why = line((f"{shown}: " if shown else "", "bold"), what, (f" [{slug}]", "dim"))
         table.add_row(say(severity, SEVERITY_STYLES.get(severity, "")), why)
     table.add_row(say("as it is", "dim"), say(" ".join(text.split()), "dim"))
-    right = say(corrected, "green") if corrected else say("nothing says the same: remove it", "dim")
+    right = say(corrected, "green") if corrected else say("nothing can stand in its place: see above", "dim")
     if corrected or any(slug not in ("missing-for", "unreadable") for _, slug, *_ in rows):
         table.add_row(say("write"), right)
     return [say(f"  {place}", "bold"), indent(table, 4)]
