@@ -20,9 +20,7 @@ RESTARTED = END - 1500
 EARLIER = 8 * 3600.0
 EVERY = 30.0
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+ \S+)\Z")
-_UNREAD = re.compile(
-    r"python_|\w*_created\b|http_|vllm:(request_params|request_max|iteration|e2e|request_decode)"
-)
+_UNREAD = re.compile(r"python_|\w*_created\b|http_|vllm:(request_params|request_max|request_decode)")
 
 
 def setup(release: str) -> Setup:

@@ -53,7 +53,8 @@ def one(expression: str, release: str = "", **rule: str) -> list[tuple[str, str]
         ("0.8.5", []),
         ("0.10.2", []),
         ("0.11.0", [
-            ("hidden-name", "removed in 0.12 (hidden from 0.11): shown only on request; now vllm:kv_cache_usage_perc")
+            ("hidden-name", "removed in 0.12 (hidden from 0.11): shown only on request; now "
+             "vllm:kv_cache_usage_perc")
         ]),
         ("0.12.0", [
             ("dead-name", "removed in 0.12 (hidden from 0.11): no series has this name; now "
@@ -116,7 +117,7 @@ def test_what_is_no_rules_file_is_said_in_one_line(text: str, message: str, hint
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read .*: no such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*: no such file"):
         lint_file(str(tmp_path / "none.yaml"))
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00\x01")
