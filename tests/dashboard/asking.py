@@ -7,14 +7,12 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-NUMBER = r"-?\d"
-
 
 def expressions(dashboard: str) -> Iterator[tuple[str, str]]:
     """(where, expression) of each query and each mark."""
     document = json.loads(dashboard)
     for note in document["annotations"]["list"]:
-        yield f"mark {note['name']}", note["expr"]
+        yield f"mark {note['name']}", note["target"]["expr"]
     for panel in document["panels"]:
         for target in panel.get("targets", ()):
             yield f"{panel['title']}, {target['refId']}", target["expr"]

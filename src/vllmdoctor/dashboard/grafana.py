@@ -185,8 +185,7 @@ def _note(note: Note) -> _Json:
         "enable": True,
         "hide": False,
         "iconColor": note.color,
-        "expr": note.expr,
-        "step": "60s",
+        "target": {"expr": note.expr, "interval": "60s", "refId": "Anno"},
         "titleFormat": note.title,
         "textFormat": note.text,
         "useValueForTime": False,
@@ -205,7 +204,6 @@ def _store() -> _Json:
         "multi": False,
         "options": [],
         "regex": "",
-        "current": {},
     }
 
 

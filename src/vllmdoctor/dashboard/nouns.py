@@ -38,7 +38,6 @@ class Panel:
     least: float | None = 0.0
     most: float | None = None
     decimals: int | None = None
-    stacked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
