@@ -60,7 +60,10 @@ KNOWN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
             "rate(vllm:num_preemptions_total[10m]) "
             "/ (sum without (finished_reason) (rate(vllm:request_success_total[10m])) > 0) > 0.5",
         ),
-        "alert BusyPoolIdleGpu": (("never-matches",), ""),
+        "alert BusyPoolIdleGpu": (
+            ("never-matches",),
+            "vllm:kv_cache_usage_perc > 0.9 and on (namespace, pod) DCGM_FI_DEV_GPU_UTIL < 30",
+        ),
         "alert GpuIdle": (("percent-scale",), "avg_over_time(DCGM_FI_DEV_GPU_UTIL[30m]) < 30"),
         "alert OneServerHasAll": (
             ("never-matches", "unguarded-division"),

@@ -157,10 +157,9 @@ def joins(tree: Node, context: Context) -> Iterator[Step]:
 def _joined(node: Binary, left: Labels, right: Labels) -> tuple[Node | None, str]:
     if not left.exact and not right.exact:
         if left.origin != right.origin:
-            return (
-                None,
-                f"series of {left.origin} and of {right.origin} have other labels; join them with on (...)",
-            )
+            why = f"series of {left.origin} and of {right.origin} have other labels; a pod's name is in both"
+            joined = _on(node, frozenset(("namespace", "pod")), "")
+            return joined if node.op in ("and", "unless") else None, why
         more = sorted(left.names ^ right.names)
         why = f"only one side has the label {', '.join(more)}"
         lhs, rhs = (_folded(side, of.names & set(more)) for side, of in ((node.lhs, left), (node.rhs, right)))
