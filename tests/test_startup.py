@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-HEAVY = {"pandas", "numpy", "httpx", "kubernetes", "pynvml", "prometheus_client", "prometheus_api_client"}
+HEAVY = {
+    "pandas",
+    "numpy",
+    "httpx",
+    "kubernetes",
+    "pynvml",
+    "prometheus_client",
+    "prometheus_api_client",
+    "promql_parser",
+}
 PROBE = """
 import json, sys
 from vllmdoctor.cli import main

@@ -1,6 +1,7 @@
 """Files as people have them: what cannot be read is said, and what is generated here has no mistakes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,7 @@ def test_metricsql_is_not_read_and_that_is_said() -> None:
         ('{"a": ', "rules is no JSON", ""),
         ("a: 1\n", "no rules and no queries in rules", "alert rules"),
         ("", "no rules and no queries in rules", "alert rules"),
+        ("{{- if .Values.alerts }}\ngroups: []\n{{- end }}\n", "rules is no YAML, line 1", "helm template"),
         ("expr: {{ .Values.limit }}\n", "rules is no YAML, line 1", "helm template"),
     ],
 )
@@ -132,6 +134,19 @@ def test_signs_of_any_language_before_an_expression_do_not_shift_it() -> None:
     )
 
 
+def test_what_stands_at_two_places_by_an_alias_is_written_once() -> None:
+    rules = (
+        "groups:\n- rules:\n  - &first\n    alert: A\n    expr: vllm:num_preemptions > 0\n    for: 5m\n"
+        "  - alert: B\n    expr: &bare vllm:num_preemptions > 1\n    for: 5m\n"
+        "  - {alert: C, expr: *bare, for: 1m}\n- rules: [*first]\n"
+    )
+    linted = lint_text(rules, "r")
+    assert [each.place for each in linted.faulty] == ["alert A", "alert B", "alert C", "alert A"]
+    assert linted.corrected == rules.replace(
+        "vllm:num_preemptions > 0", "'increase(vllm:num_preemptions_total[5m]) > 0'"
+    )
+
+
 def test_the_file_itself_is_never_touched() -> None:
     path = FILES / "blog-rules.yml"
     before = path.read_bytes()
@@ -153,3 +168,13 @@ def test_the_json_of_findings_is_complete() -> None:
         "expression": "rate(vllm:num_preemptions[5m]) > 1",
         "corrected": "rate(vllm:num_preemptions_total[5m]) > 1",
     }
+
+
+def test_every_slug_has_a_line_on_the_page() -> None:
+    root = Path(__file__).parents[2]
+    source = "".join(path.read_text() for path in (root / "src/vllmdoctor/promlint").glob("*.py"))
+    slugs = set(
+        re.findall(r'(?:Step\(|Flaw\(|slug, severity = |return )\s*"([a-z]+-[a-z-]+|unreadable)"', source)
+    )
+    told = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/lint-alerts.md").read_text(), re.MULTILINE))
+    assert slugs == told

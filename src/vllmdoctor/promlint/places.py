@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*")')
-_PLAIN = re.compile(r"[A-Za-z(][^:#\n]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,6 @@ class Spot:
         if self.style in ("|", ">"):
             pad = " " * indent
             return "|-\n" + "".join(f"{pad}{line}\n" if line else "\n" for line in value.split("\n"))
-        if self.style == "" and _PLAIN.match(value) and ": " not in value:
-            return value
         return "'" + value.replace("'", "''") + "'"
 
 
@@ -42,17 +39,18 @@ class Text:
 
     def __init__(self, text: str, origin: str) -> None:
         self.text = text
-        self._edits: list[tuple[int, int, str]] = []
+        self._edits: dict[tuple[int, int], str] = {}  # by place: an alias is the same place again
         self._pairs: Iterator[re.Match[str]] | None = None
         self.documents: tuple[object, ...]
+        json_error = ""
         if text.lstrip()[:1] in ("{", "["):
             try:
                 self.documents = (json.loads(text),)
+                self._pairs = _PAIR.finditer(text)
+                return
             except (ValueError, RecursionError) as error:
-                raise UsageError(f"{origin} is no JSON: {error}") from None
-            self._pairs = _PAIR.finditer(text)
-        else:
-            self.documents = _yaml(text, origin)
+                json_error = f"{origin} is no JSON: {error}"
+        self.documents = _yaml(text, origin, json_error)
 
     def spot(self, key: str, value: str) -> Spot | None:
         """Where the value of a key stands. JSON is asked in the order of the text."""
@@ -64,21 +62,23 @@ class Text:
                 return Spot(pair.start(2), pair.end(2), line, "json", 0)
         return None
 
-    def replace(self, spot: Spot, value: str, key: Written | None = None) -> None:
-        """Note that a string becomes another."""
+    def replace(self, spot: Spot, value: str) -> None:
+        """Note that a string becomes another; one with an anchor or a tag is left alone."""
+        if self.text[spot.start] in "&!":
+            return
         indent = self._indent(spot) if spot.style in ("|", ">") else 0
-        self._edits.append((spot.start, spot.end, spot.write(value, indent)))
+        self._edits[spot.start, spot.end] = spot.write(value, indent)
 
     def before(self, key: Written, line: str) -> None:
         """Note that a line comes before the key of a block mapping, at its indentation."""
         head = self.text[self.text.rfind("\n", 0, key.start) + 1 : key.start]
         if not head.strip(" -"):
-            self._edits.append((key.start, key.start, f"{line}\n{' ' * key.column}"))
+            self._edits[key.start, key.start] = f"{line}\n{' ' * key.column}"
 
     def edited(self) -> str:
         """The text with what was noted; nothing else in it is touched."""
         out = self.text
-        for start, end, value in sorted(self._edits, reverse=True):
+        for (start, end), value in sorted(self._edits.items(), reverse=True):
             out = out[:start] + value + out[end:]
         return out
 
@@ -90,12 +90,11 @@ class Text:
         return spot.column
 
 
-def _yaml(text: str, origin: str) -> tuple[object, ...]:
+def _yaml(text: str, origin: str, json_error: str) -> tuple[object, ...]:
     try:
         return load_written(str(text), origin)  # a piece of a file is plain text again
     except UsageError as error:
         if "{{" in text:
-            raise UsageError(
-                error.message, hint="a chart's template? render it first: helm template"
-            ) from None
-        raise
+            hint = "a chart's template? render it first: helm template"
+            raise UsageError(error.message, hint=hint) from None
+        raise UsageError(json_error or error.message) from None
