@@ -52,24 +52,24 @@ def _panels(rows: Sequence[Row], runbooks: str) -> Iterator[_Json]:
         head: _Json = {"type": "row", "id": number, "title": row.title, "gridPos": place}
         yield head | {"collapsed": False, "panels": []}
         top += 1
-        for index, (panel, wide) in enumerate(zip(row.panels, _widths(row), strict=True)):
-            number += 1
-            column = index % row.across
-            left = sum(_widths(row)[index - column : index])
-            place = {"h": row.height, "w": wide, "x": left, "y": top}
-            yield _panel(panel, number, place, runbooks)
-            if column == row.across - 1 or index == len(row.panels) - 1:
-                top += row.height
+        for line in _lines(row):
+            wide = _WIDTH // len(line)
+            for column, panel in enumerate(line):
+                number += 1
+                place = {"h": row.height, "w": wide, "x": column * wide, "y": top}
+                yield _panel(panel, number, place, runbooks)
+            top += row.height
 
 
-def _widths(row: Row) -> list[int]:
-    """A line that is not full is spread over the whole width."""
-    widths: list[int] = []
-    for start in range(0, len(row.panels), row.across):
-        count = min(row.across, len(row.panels) - start)
-        wide = _WIDTH // count
-        widths += [wide] * (count - 1) + [_WIDTH - wide * (count - 1)]
-    return widths
+def _lines(row: Row) -> Iterator[tuple[Panel, ...]]:
+    """The panels of each line, spread evenly: ten of three across are 3, 3, 2 and 2."""
+    count = -(-len(row.panels) // row.across)
+    each, more = divmod(len(row.panels), count)
+    start = 0
+    for index in range(count):
+        end = start + each + (index < more)
+        yield row.panels[start:end]
+        start = end
 
 
 def _panel(panel: Panel, number: int, place: _Json, runbooks: str) -> _Json:

@@ -42,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under one heading; `across` of them stand side by side."""
+    """Panels under one heading; at most `across` of them stand side by side, a divisor of 24."""
 
     title: str
     panels: tuple[Panel, ...]

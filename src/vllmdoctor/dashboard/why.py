@@ -98,14 +98,16 @@ def _pool(on: Scope) -> Iterator[Panel]:
         decimals=2,
     )
     lengths = (on.mean("prompt_length", "30m"), on.mean("output_length", "30m"))
-    live = f"sum({running}) * ({lengths[0]} + 0.5 * {lengths[1]})"
+    batch = on.total(m.gauge("requests_running", "avg", "10m"))
+    live = f"{batch} * ({lengths[0]} + 0.5 * {lengths[1]})"
+    held = f"avg({m.gauge('kv_cache_usage', 'avg', '10m')})"
     yield Panel(
         "Effective capacity",
         "How many live tokens would fill the pool at the present density? An estimate: running requests "
         "times their mean length so far, by the share of the pool they hold. A fall at equal load is lost "
         "capacity.",
         "suffix: tokens",
-        (Query(f"({live}) / (avg({usage}) > 0.05)", "tokens"),),
+        (Query(f"{live} / ({held} > 0.05)", "tokens"),),
         ("kv-fragmentation",),
     )
 
