@@ -6,7 +6,7 @@ import subprocess
 import urllib.parse
 import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,11 +120,3 @@ def joined(spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], .
         else:
             found.append((begin, end))
     return tuple(found)
-
-
-def by_history(found: Sequence[Firing]) -> Mapping[str, dict[str, tuple[tuple[float, float], ...]]]:
-    """history -> alert -> spans."""
-    table: dict[str, dict[str, tuple[tuple[float, float], ...]]] = defaultdict(dict)
-    for firing in found:
-        table[firing.history][firing.alert] = firing.spans
-    return table

@@ -23,6 +23,7 @@ from vllmdoctor.promql import NotShown
 
 __all__ = [
     "FORMS",
+    "LIMITS",
     "SILENT_CAUSES",
     "Alert",
     "Basis",
@@ -47,6 +48,9 @@ _PARTS = {
 }
 FORMS: tuple[Form, ...] = tuple(form for part in _PARTS.values() for form in part)
 """Every alert, before names and limits are filled in."""
+
+LIMITS = tuple(sorted({key for form in FORMS for key in form.limits}))
+"""The limits that stand in alerts, as cause.limit."""
 
 SILENT_CAUSES = {
     "client-side": "nothing is wrong with the server; `vllmdoctor diagnose` tells it",

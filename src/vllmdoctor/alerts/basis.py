@@ -1,6 +1,6 @@
 """What alerts are written from: the names at hand, the limits of the rules, and who is meant."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vllmdoctor.case import Limit
@@ -54,8 +54,8 @@ def limit_of(key: str) -> Limit:
     return limits[name]
 
 
-def settings(given: Iterable[str]) -> dict[str, float]:
-    """Limits that were set as cause.limit=value. Raises UsageError for what is none."""
+def settings(given: Iterable[str], known: Collection[str]) -> dict[str, float]:
+    """Limits that were set as cause.limit=value. Raises UsageError for what is none, or not among `known`."""
     found = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -65,6 +65,7 @@ def settings(given: Iterable[str]) -> dict[str, float]:
             equals = ""
         if not equals or "." not in key:
             raise UsageError(f"not a limit: {text!r}", hint="write it as in --set overload.thrash=0.3")
-        limit_of(key)
+        if key not in known:
+            raise UnknownName("limit of an alert", key, known)
         found[key] = number
     return found

@@ -1,6 +1,6 @@
 """Does it move, and is it there: stalls, restarts, replicas."""
 
-from vllmdoctor.alerts.basis import WHO, Basis
+from vllmdoctor.alerts.basis import WHO, Basis, limit_of
 from vllmdoctor.alerts.nouns import Told, alert
 from vllmdoctor.alerts.records import DEMAND, ENGINES
 from vllmdoctor.promql import PER_ENGINE
@@ -9,7 +9,8 @@ from vllmdoctor.rules.stall import KNOCKS
 _STALL, _RESTART, _REPLICA = "stall", "restart", "replica-loss"
 NOT_ENGINE = f"ignoring ({', '.join(PER_ENGINE)})"
 """The series of a scrape target have the labels of its engines' series but for these."""
-SILENT = "5m"
+SILENT = f"{limit_of('replica-loss.silent').value / 60:g}m"
+CARRIED = 1.1  # times its usual demand: the others carry what a lost replica had
 
 
 @alert(
@@ -18,7 +19,6 @@ SILENT = "5m"
     "critical",
     wait="1m",
     means="requests are there, and no token is made and none finishes for 3 min",
-    limits=(f"{_STALL}.still",),
 )
 def stall(on: Basis) -> Told:
     """Counters decide: gauges freeze when the engine hangs."""
@@ -122,7 +122,7 @@ def _restarts(on: Basis, window: str, words: str, limit: str, summary: str) -> T
     "critical",
     wait=SILENT,
     means="the Deployment or StatefulSet has fewer replicas than it should",
-    limits=(f"{_REPLICA}.lost", f"{_REPLICA}.silent"),
+    limits=(f"{_REPLICA}.lost",),
 )
 def replicas_missing(on: Basis) -> Told:
     """As the cluster counts them."""
@@ -144,18 +144,18 @@ def replicas_missing(on: Basis) -> Told:
     "VLLMReplicaGone",
     _REPLICA,
     "critical",
-    wait=SILENT,
-    means="fewer engines than usual in 6 h show metrics, while as much arrives as before",
-    limits=(f"{_REPLICA}.lost", f"{_REPLICA}.silent"),
+    wait="15m",
+    means="fewer engines than usual in 6 h show metrics, and each has more to do",
+    limits=(f"{_REPLICA}.lost",),
 )
 def replica_gone(on: Basis) -> Told:
     """As the scrapes count them; a scaling down that follows the demand is no loss."""
     return Told(
         f"quantile_over_time(0.5, {ENGINES}[6h]) - {ENGINES} >= {on.text(f'{_REPLICA}.lost')}\n"
-        f"and {DEMAND} >= 0.8 * ({DEMAND} offset 1h)",
+        f"and {DEMAND} >= {CARRIED:g} * quantile_over_time(0.5, {DEMAND}[6h])",
         "{{ $labels.namespace }} {{ $labels.job }}: a replica is gone, the others carry its load",
         "{{ $value | humanize }} engines fewer than usual in the last 6 h (limit: "
-        f"{on.text(f'{_REPLICA}.lost')}), while as much arrives as before.",
+        f"{on.text(f'{_REPLICA}.lost')}), and each that is left has {100 * (CARRIED - 1):.0f} % more to do.",
     )
 
 
@@ -165,7 +165,6 @@ def replica_gone(on: Basis) -> Told:
     "critical",
     wait=SILENT,
     means="a server that showed metrics within the hour does not answer its scrapes",
-    limits=(f"{_REPLICA}.silent",),
 )
 def target_down(on: Basis) -> Told:
     """Gone, starting anew, or hanging."""

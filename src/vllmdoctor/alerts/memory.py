@@ -68,7 +68,6 @@ def capacity_lost(on: Basis) -> Told:
     "info",
     wait="5m",
     means="the allowed context is longer than the KV pool, as vLLM 0.24 and newer say",
-    limits=(f"{_POOL}.fits",),
 )
 def context(on: Basis) -> Told:
     """One request of the allowed length does not fit."""

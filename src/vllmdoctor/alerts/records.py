@@ -31,7 +31,7 @@ ACCEPTED = "engine:vllm_spec_decode_accepted:ratio30m"
 CAPACITY = "engine:vllm_kv_capacity_tokens:effective30m"
 HELD_IDLE = "engine:vllm_kv_cache_usage_while_idle:min1h"
 ENGINES = "job:vllm_engines:count"
-DEMAND = "job:vllm_requests_arriving:sum30m"
+DEMAND = "job:vllm_requests_arriving_per_engine:rate10m"
 MEMORY = "container:memory_of_vllm_bytes:max"
 LEAK = "container:memory_of_vllm_bytes:deriv2h"
 CLOCK = "gpu:sm_clock_under_load_hertz:avg10m"
@@ -68,9 +68,11 @@ def _adjusted(_: Metrics) -> str:
     return f"{RATE} / ({RATE} offset 6h > 0) / clamp_max({INSIDE} / ({INSIDE} offset 6h > 0), 1)"
 
 
-def _arriving(m: Metrics) -> str:
-    grown = f"(({_both(m)}) - ({_both(m, offset='30m')})) / 1800"
-    return f"clamp_min({m.rate('requests_finished', '30m')} + {grown}, 0)"
+def _arriving(m: Metrics, minutes: int = 30) -> str:
+    """Requests that finished, and by how many those inside have become more."""
+    window = f"{minutes}m"
+    grown = f"(({_both(m)}) - ({_both(m, offset=window)})) / {60 * minutes}"
+    return f"clamp_min({m.rate('requests_finished', window)} + {grown}, 0)"
 
 
 def _preempted(m: Metrics) -> str:
@@ -158,8 +160,8 @@ _RECIPES = (
             _held_idle),
     _Recipe(ENGINES, ("requests_running",), "engines that show metrics",
             lambda m: f"count by (job, namespace) ({bare(m.gauge('requests_running'))})"),
-    _Recipe(DEMAND, _LOAD, "demand on all engines of a job",
-            lambda _: f"sum by (job, namespace) ({ARRIVALS})"),
+    _Recipe(DEMAND, _LOAD, "demand on each engine of a job",
+            lambda m: f"sum by (job, namespace) ({_arriving(m, 10)}) / {ENGINES}"),
     _Recipe(MEMORY, ("container_memory", "requests_running"), "working set of vLLM's containers (bytes)",
             _memory),
     _Recipe(LEAK, ("container_memory", "requests_running"), "leak slope (bytes per second)",

@@ -73,7 +73,7 @@ def alerts(
         judge_existing(
             existing, vllm_version, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output
         )
-    from vllmdoctor.alerts import Basis, rules_for, settings
+    from vllmdoctor.alerts import LIMITS, Basis, rules_for, settings
     from vllmdoctor.alerts.forms import check_format, text
     from vllmdoctor.promql import Metrics, matchers_of, names_for
 
@@ -81,7 +81,7 @@ def alerts(
     check_version(vllm_version)
     check_format(fmt)
     check_new(output)
-    chosen, changed = matchers_of(match), settings(limits or ())
+    chosen, changed = matchers_of(match), settings(limits or (), LIMITS)
     if targets and vllm_version:
         raise UsageError("a target says its own names", hint="leave out --vllm-version, or the target")
     if targets:
