@@ -47,7 +47,7 @@ def test_a_corrected_file_is_written_beside_it(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "right.yaml"
     assert main(["alerts", "--existing", FAULTY, "-o", str(path), "-f", "json"]) == 0
     said = capsys.readouterr()
-    assert len(json.loads(said.out)["findings"]) == 12
+    assert len(json.loads(said.out)["findings"]) == 16
     assert said.err == f"corrected file written to {path}\n"
     assert main(["alerts", "--existing", str(path), "--fail-on", "info"]) == 0
     assert "nothing to say against them" in capsys.readouterr().out
@@ -61,7 +61,7 @@ def test_rules_come_through_a_pipe(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(Path(FAULTY).read_text()))
     assert main(["alerts", "--existing", "-", "--vllm-version", "0.32.0"]) == 0
-    assert "standard input: 9 expressions, for vLLM 0.32.0, one scrape in 15 s" in capsys.readouterr().out
+    assert "standard input: 13 expressions, for vLLM 0.32.0, one scrape in 15 s" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_the_file_itself_is_never_touched() -> None:
 def test_the_json_of_findings_is_complete() -> None:
     document = json.loads(as_json(lint_file(str(FILES / "scheduler-pack.yaml"))))
     assert document["schema"] == "vllmdoctor/alerts-lint/1"
-    assert document["expressions"] == 9
+    assert document["expressions"] == 13
     assert document["findings"][0] == {
         "severity": "critical",
         "slug": "counter-without-total",

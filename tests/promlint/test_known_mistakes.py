@@ -69,6 +69,22 @@ KNOWN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
             ("never-matches", "unguarded-division"),
             "vllm:num_requests_running / on () group_left () (sum(vllm:num_requests_running) > 0) > 0.8",
         ),
+        "alert Errors": (
+            ("divided-by-itself",),
+            'sum without (finished_reason) (rate(vllm:request_success_total{finished_reason="error"}[10m])) '
+            "/ sum without (finished_reason) (rate(vllm:request_success_total[10m])) > 0.05",
+        ),
+        "alert NoLimit": (
+            ("unguarded-division",),
+            'container_memory_working_set_bytes{container="vllm"} '
+            '/ (container_spec_memory_limit_bytes{container="vllm"} > 0) > 0.85',
+        ),
+        "alert DriverError": (("rate-of-gauge",), "changes(DCGM_FI_DEV_XID_ERRORS[5m]) > 0"),
+        "alert Failures": (
+            ("unknown-name",),
+            'sum(rate(vllm:request_success_total{finished_reason="error"}[5m])) '
+            "/ sum(rate(vllm:num_incoming_requests_total[5m])) > 0.05",
+        ),
         "alert AverageFirstToken": (
             ("mean-of-quotients",),
             "sum(rate(vllm:time_to_first_token_seconds_sum[5m])) "

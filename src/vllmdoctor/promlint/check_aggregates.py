@@ -22,7 +22,7 @@ from vllmdoctor.promlint.nodes import (
     selectors,
     walk,
 )
-from vllmdoctor.promlint.shape import Labels, labels, share
+from vllmdoctor.promlint.shape import Labels, labels, part_of, share
 
 _BLENDS = frozenset(("avg", "sum", "quantile", "stddev", "stdvar"))
 _TARGET = frozenset(("instance", "pod"))
@@ -48,7 +48,7 @@ def _blended(node: Aggregate, above: tuple[Node, ...], context: Context) -> Iter
         if not counted:
             what = f"{name} is a share: two engines at 0.4 add up to 0.8; take the highest"
             yield Step("sum-of-ratio", Severity.CRITICAL, node, replace(node, op="max"), what)
-    elif context.alerts:
+    elif context.alerts and not (node.grouping == "by" and _TARGET & set(node.labels)):
         what = f"a mean of {name} hides one full engine among idle ones; take the highest"
         yield Step("mean-of-ratio", Severity.INFO, node, replace(node, op="max"), what)
 
@@ -146,12 +146,28 @@ def joins(tree: Node, context: Context) -> Iterator[Step]:
         if not isinstance(node, Binary) or node.matching or node.op == "or":
             continue
         left, right = labels(node.lhs), labels(node.rhs)
-        if left is None or right is None or left == right:
+        if left is None or right is None:
+            continue
+        if left == right:
+            yield from _by_itself(node, left)
             continue
         new, why = _joined(node, left, right)
         effect = "never holds back anything" if node.op == "unless" else "gives nothing"
         what = f"{why}: `{node.op}` matches no series and {effect}"
         yield Step("never-matches", Severity.CRITICAL, node, new, what)
+
+
+def _by_itself(node: Binary, both: Labels) -> Iterator[Step]:
+    """`x{finished_reason="stop"} / x`: each series is divided by its own twin."""
+    if node.op != "/" or both.exact or not both.names or not part_of(node.lhs, node.rhs):
+        return
+    chosen = {m.label for each in selectors(node.lhs) for m in each.matchers}
+    if chosen & both.names:
+        new = replace(node, lhs=_folded(node.lhs, both.names), rhs=_folded(node.rhs, both.names))
+        what = (
+            "both sides keep the label that one is chosen by, so each series is divided by itself: always 1"
+        )
+        yield Step("divided-by-itself", Severity.CRITICAL, node, new, what)
 
 
 def _joined(node: Binary, left: Labels, right: Labels) -> tuple[Node | None, str]:

@@ -60,7 +60,8 @@ def gauges(tree: Node, context: Context) -> Iterator[Step]:
         found = metric(series.name) if isinstance(series, Selector) else None
         if found is None or found.kind != "gauge" or found.part:
             continue
-        right = _FOR_GAUGES[node.func]
+        codes = found.signal is not None and found.signal.unit in ("code", "bits")
+        right = "changes" if codes else _FOR_GAUGES[node.func]
         yield Step(
             "rate-of-gauge", Severity.WARNING, node, Call(right, node.args),
             f"{found.name} is a gauge: {node.func}() takes each fall for a restart; {right}() does not",

@@ -28,6 +28,7 @@ _SAMPLES = 4  # a rate needs two; one may be missing, and scrapes are not on tim
 _MILLISECONDS: Mapping[str, float] = MappingProxyType({"ttft": 100, "itl": 20, "tpot": 20})
 _MILLISECONDS_ELSE = 2000.0
 _MIB = 1048576.0
+_NO_LIMIT = "container_spec_memory_limit_bytes"  # 0 where there is none
 
 
 def units(tree: Node, context: Context) -> Iterator[Step]:
@@ -151,4 +152,7 @@ def _can_be_zero(node: Node) -> bool:
     known = [found for each in selectors(node) if (found := metric(each.name)) is not None]
     if not known:
         return False
-    return any(each.cumulative or each.family.startswith("vllm:num_requests") for each in known)
+    return any(
+        each.cumulative or each.family.startswith("vllm:num_requests") or each.family == _NO_LIMIT
+        for each in known
+    )

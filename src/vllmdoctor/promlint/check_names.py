@@ -1,19 +1,29 @@
 """Names: gone, hidden, not yet there, never there, misspelt; and labels that no series has."""
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from vllmdoctor.model import Severity
 from vllmdoctor.promlint.flaws import Context, Step
-from vllmdoctor.promlint.lives import PARTS, Metric, begin, end, metric, shown_names, state, successor
-from vllmdoctor.promlint.nodes import Aggregate, Binary, Call, Node, Number, Paren, Selector, paths, selectors
+from vllmdoctor.promlint.lives import ROUTER, ROUTERS_LABEL, Metric, begin, end, metric, state, successor
+from vllmdoctor.promlint.nearest import nearest
+from vllmdoctor.promlint.nodes import (
+    Aggregate,
+    Binary,
+    Call,
+    Node,
+    Number,
+    Paren,
+    Selector,
+    paths,
+    selectors,
+)
 from vllmdoctor.promlint.replacements import COUSINS, INSTEAD, replaced
+from vllmdoctor.promlint.show import show
 from vllmdoctor.release import short
-from vllmdoctor.signals import NEVER_EXISTED, canonical_name
+from vllmdoctor.signals import canonical_name
 
-_LIKE = 0.84  # names that differ by a letter or a plural
 _LABELS: Mapping[str, str] = MappingProxyType(
     {"model": "model_name", "finish_reason": "finished_reason", "engine_id": "engine"}
 )
@@ -22,8 +32,14 @@ _LABELS: Mapping[str, str] = MappingProxyType(
 def names(tree: Node, context: Context) -> Iterator[Step]:
     """Each series whose name a server does not show."""
     for node, above in paths(tree):
-        if isinstance(node, Selector) and _vllm(node.name, context):
+        if isinstance(node, Selector) and _vllm(node.name, context) and not _of_router(node, above):
             yield from _name(node, above, context)
+
+
+def _of_router(node: Selector, above: tuple[Node, ...]) -> bool:
+    """Whether it is a series of a router in front, which has names of its own under the same prefix."""
+    grouped = any(isinstance(each, Aggregate) and ROUTERS_LABEL in each.labels for each in above)
+    return node.name in ROUTER or grouped or any(m.label == ROUTERS_LABEL for m in node.matchers)
 
 
 def _vllm(name: str, context: Context) -> bool:
@@ -106,51 +122,17 @@ def _covered(node: Selector, found: Metric, above: tuple[Node, ...], context: Co
 
 def _never(node: Selector, above: tuple[Node, ...], context: Context) -> Step:
     name = "vllm:" + node.name.removeprefix("vllm:").removeprefix("vllm_")
-    old, new = replaced(name, node, above, context.window)
     if name in INSTEAD:
+        old, new = replaced(name, node, above, context.window)
         return Step("unknown-name", Severity.CRITICAL, old, new, f"never existed: {INSTEAD[name].words}")
-    told = NEVER_EXISTED.get(name, "")
-    near = told if metric(told) else _nearest(name, context)
-    if not near:
-        text = f"; {told}" if told else ""
-        return Step("unknown-name", Severity.CRITICAL, node, None, f"no release of vLLM has had it{text}")
-    what = f"no release of vLLM has had it; nearest: {near}"
-    return Step("unknown-name", Severity.CRITICAL, node, replace(node, name=near), what)
-
-
-def _nearest(name: str, context: Context) -> str:
-    """The name that was probably meant, by its letters or by what its words are about."""
-    part = next((p for p in PARTS if name.endswith(p)), "")
-    stem = name.removesuffix(part)
-    families = [f for f in shown_names(context.release) if not part or metric(f).kind == "histogram"]  # type: ignore[union-attr]
-    close = difflib.get_close_matches(stem, families, n=1, cutoff=_LIKE)
-    if not close and not part:
-        close = difflib.get_close_matches(f"{stem}_total", families, n=1, cutoff=_LIKE)
-    if close:
-        return close[0] + part
-    for words, family in COUSINS_BY_WORD:
-        if any(word in stem for word in words) and family in families:
-            return family + part
-    return ""
-
-
-# What people call it -> the family.
-COUSINS_BY_WORD: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("ttft", "first_token"), "vllm:time_to_first_token_seconds"),
-    (("itl", "inter_token"), "vllm:inter_token_latency_seconds"),
-    (("tpot", "per_output_token"), "vllm:request_time_per_output_token_seconds"),
-    (("queue_time", "time_in_queue", "queue_duration", "waiting_time"), "vllm:request_queue_time_seconds"),
-    (("e2e", "request_latency", "request_duration", "latency"), "vllm:e2e_request_latency_seconds"),
-    (("preempt",), "vllm:num_preemptions_total"),
-    (("waiting", "queue", "pending"), "vllm:num_requests_waiting"),
-    (("running", "active_req", "in_flight"), "vllm:num_requests_running"),
-    (("cache_hit",), "vllm:prefix_cache_hits_total"),
-    (("cache_usage", "kv_cache", "kv_usage", "cache_util"), "vllm:kv_cache_usage_perc"),
-    (("prompt_token", "input_token"), "vllm:prompt_tokens_total"),
-    (("generation_token", "output_token", "completion_token", "generated_token"),
-     "vllm:generation_tokens_total"),
-    (("request_count", "requests_total", "request_total", "requests_finished"), "vllm:request_success_total"),
-)  # fmt: skip
+    what = "no release of vLLM has had it"
+    found = nearest(name, context.release)
+    if not found.name:
+        text = f"; {found.advice}" if found.advice else ""
+        return Step("unknown-name", Severity.CRITICAL, node, None, what + text)
+    near = replace(node, name=found.name, matchers=(*node.matchers, *found.matchers))
+    shown = show(Selector(found.name, found.matchers))
+    return Step("unknown-name", Severity.CRITICAL, node, near, f"{what}; nearest: {shown}")
 
 
 def labels(tree: Node, context: Context) -> Iterator[Step]:

@@ -23,6 +23,18 @@ _SPREAD: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
+ROUTER = frozenset(  # what the router of vLLM's production stack shows under vLLM's own prefix
+    f"vllm:{name}"
+    for name in (
+        "current_qps", "avg_decoding_length", "num_prefill_requests", "num_decoding_requests",
+        "num_incoming_requests_total", "routing_decisions_total", "healthy_pods_total", "avg_latency",
+        "avg_itl", "input_tokens_total", "output_tokens_total", "request_errors_total",
+        "request_latency_seconds_bucket", "request_latency_seconds_sum", "request_latency_seconds_count",
+    )
+)  # fmt: skip
+ROUTERS_LABEL = "server"  # and with this label it repeats names of the servers behind it
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A series that vLLM, or what stands around it, shows: its family, kind, part and signal."""
