@@ -47,7 +47,7 @@ def test_alerts_fire_on_faults_and_stay_silent_where_only_the_demand_moved(tmp_p
     if not promtool.BINARIES:
         pytest.skip("NOT CHECKED: no promtool (apt-get install prometheus)")
     rules, told = written(tmp_path)
-    names = names_in([r.expr for r in (*told.records, *told.alerts)])
+    names = names_in([*(r.expr for r in told.records), *(a.expr for a in told.alerts)])
     tests = []
     for scenario, era, alerts in SICK:
         test = unit_test(scenario, era, names)

@@ -16,6 +16,7 @@ from vllmdoctor.promql import (
     NotShown,
     all_names,
     bare,
+    in_lines,
     matchers_of,
     names_for,
     names_on,
@@ -180,3 +181,11 @@ def test_a_server_that_shows_old_and_new_names_counts_once(one: Binaries, tmp_pa
         dump_all([{"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}])
     )
     promtool.run(one, "test", "rules", str(path))
+
+
+def test_a_long_expression_has_a_line_for_each_operand_and_means_the_same() -> None:
+    long = 'a{x="b and c"} > 1 and (d or e) unless f or g'
+    lines = in_lines(long, 10).split("\n")
+    assert lines == ['a{x="b and c"} > 1', "and (d or e)", "unless f", "or g"]
+    assert " ".join(lines) == long
+    assert in_lines(long) == long

@@ -7,7 +7,7 @@ text     strings, matchers and the choice between expressions
 
 from vllmdoctor.promql.metrics import PER_ENGINE, Metrics, NotShown
 from vllmdoctor.promql.names import Spelling, all_names, names_for, names_on
-from vllmdoctor.promql.text import bare, either, label_of, literal, matchers_of, one_of, quoted
+from vllmdoctor.promql.text import bare, either, in_lines, label_of, literal, matchers_of, one_of, quoted
 
 __all__ = [
     "PER_ENGINE",
@@ -17,6 +17,7 @@ __all__ = [
     "all_names",
     "bare",
     "either",
+    "in_lines",
     "label_of",
     "literal",
     "matchers_of",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from vllmdoctor.errors import UsageError
 
@@ -10,6 +11,9 @@ _MATCHER = re.compile(
         (?P<value>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(?:,|$)""",
     re.VERBOSE,
 )
+
+
+_SET = re.compile(r" (?:and|or|unless) ")
 
 
 def quoted(text: str) -> str:
@@ -63,6 +67,33 @@ def either(expressions: Iterable[str]) -> str:
     """
     found = list(dict.fromkeys(expressions))
     return found[0] if len(found) == 1 else f"({' or '.join(found)})"
+
+
+def in_lines(expression: str, width: int = 90) -> str:
+    """An expression with a line for each operand of `and`, `or` and `unless`, where it is too long for one."""
+    lines = []
+    for line in expression.split("\n"):
+        cuts = (
+            []
+            if len(line) <= width
+            else [m.start() for m in _SET.finditer(line) if not _inside(line, m.start())]
+        )
+        edges = [0, *(cut + 1 for cut in cuts), len(line) + 1]
+        lines += [line[a : b - 1] for a, b in pairwise(edges)]
+    return "\n".join(lines)
+
+
+def _inside(text: str, at: int) -> bool:
+    """Whether a place is in brackets or in a string."""
+    depth, quote = 0, ""
+    for before, c in zip(" " + text, text[:at], strict=False):
+        if quote:
+            quote = "" if c == quote and before != "\\" else quote
+        elif c in "\"'`":
+            quote = c
+        else:
+            depth += (c in "([{") - (c in ")]}")
+    return bool(quote) or depth > 0
 
 
 def bare(expression: str) -> str:
