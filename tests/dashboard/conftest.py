@@ -106,3 +106,13 @@ def prometheus(
         pytest.skip(f"NOT TESTED: no Prometheus {request.param} here: see {store.PROMETHEUS}")
     with store.prometheus(one, history, tmp_path_factory.mktemp("prometheus")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def victoria(history: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A VictoriaMetrics with the same history; its address."""
+    binary = store.victoria()
+    if binary is None:
+        pytest.skip(f"NOT TESTED: no VictoriaMetrics here: see {store.VICTORIA}")
+    with store.victoriametrics(binary, history, tmp_path_factory.mktemp("victoria")) as url:
+        yield url
