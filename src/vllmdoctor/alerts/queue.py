@@ -25,7 +25,8 @@ _TAIL = tuple(f"{_HOL}.{n}" for n in ("tail", "rise", "excess", "median", "preem
 def _turn(on: Basis) -> str:
     """Seconds until a request that arrives now gets its turn, by Little's law."""
     m = on.metrics
-    return f"{m.gauge('requests_waiting', 'avg', '10m')} / ({m.rate('requests_finished', '10m')} > 0)"
+    served = f"clamp_min({m.rate('requests_finished', '10m')}, 0.001)"  # where none finished: hardly one
+    return f"{m.gauge('requests_waiting', 'avg', '10m')} / {served}"
 
 
 def _often(on: Basis) -> str:

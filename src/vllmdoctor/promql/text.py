@@ -70,15 +70,11 @@ def either(expressions: Iterable[str]) -> str:
 
 
 def in_lines(expression: str, width: int = 90) -> str:
-    """An expression with a line for each operand of `and`, `or` and `unless`, where it is too long for one."""
+    """An expression with a line for each operand of `and`, `or` and `unless`, if it is too long for one."""
     lines = []
     for line in expression.split("\n"):
-        cuts = (
-            []
-            if len(line) <= width
-            else [m.start() for m in _SET.finditer(line) if not _inside(line, m.start())]
-        )
-        edges = [0, *(cut + 1 for cut in cuts), len(line) + 1]
+        found = [m.start() for m in _SET.finditer(line)] if len(line) > width else []
+        edges = [0, *(at + 1 for at in found if not _inside(line, at)), len(line) + 1]
         lines += [line[a : b - 1] for a, b in pairwise(edges)]
     return "\n".join(lines)
 
