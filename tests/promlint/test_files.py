@@ -100,6 +100,44 @@ def test_metricsql_is_not_read_and_that_is_said() -> None:
     assert (slug, what) == ("unreadable", "not read: invalid promql query")
 
 
+def test_a_dashboard_keeps_its_text_but_for_the_expressions() -> None:
+    path = FILES / "router-dashboard.json"
+    before, after = path.read_text().splitlines(), lint_file(str(path)).corrected.splitlines()
+    changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    assert len(changed) == 14
+    assert all('"expr"' in a or '"query"' in a or '"definition"' in a for a, _ in changed)
+    assert json.loads("\n".join(after))["title"] == "vLLM serving"
+
+
+def test_alerts_that_grafana_keeps_itself_are_read() -> None:
+    provisioned = """
+apiVersion: 1
+groups:
+  - orgId: 1
+    name: vllm
+    rules:
+      - uid: a
+        title: KV
+        condition: B
+        data:
+          - refId: A
+            datasourceUid: prometheus
+            model: {expr: 'vllm:gpu_cache_usage_perc', refId: A}
+          - refId: B
+            datasourceUid: __expr__
+            model: {type: threshold, expression: A, refId: B}
+        for: 5m
+"""
+    [faulty] = lint_text(provisioned, "rules").faulty
+    assert (faulty.place, faulty.corrected) == ('panel "KV", query A', "vllm:kv_cache_usage_perc")
+
+
+def test_what_is_nested_too_deeply_is_said() -> None:
+    deep = '{"panels": ' * 900 + '{"expr": "up"}' + "}" * 900
+    with pytest.raises(UsageError, match=r"nested too deeply|no JSON"):
+        lint_text(deep, "deep")
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [

@@ -125,6 +125,21 @@ def test_variables_and_operators_come_back_as_they_were(text: str) -> None:
     assert show(parse(text)) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 20_000 + "up" + ")" * 20_000,
+        "-" * 20_000 + "up",
+        "+".join(["up"] * 9_000),
+        "sum(" * 300 + ")" * 300,
+    ],
+    ids=["brackets", "signs", "terms", "calls"],
+)
+def test_what_is_too_deep_is_said_and_does_not_end_the_program(text: str) -> None:
+    with pytest.raises(Unreadable, match="nested deeper"):
+        parse(text)
+
+
 @pytest.mark.parametrize("text", ["", "a{", "rate(a)", "a default 0", "{{ .Values.query }}", "$"])
 def test_what_is_no_expression_is_said_to_be_none(text: str) -> None:
     with pytest.raises(Unreadable):

@@ -72,7 +72,10 @@ def lint_file(path: str, release: Version | None = None, scrape_s: float = 15.0)
 def lint_text(text: str, origin: str, release: Version | None = None, scrape_s: float = 15.0) -> Linted:
     """As `lint_file`, for a text that has been read."""
     run = _Run(release, scrape_s)
-    corrected = run.file(text, origin, 0, "")
+    try:
+        corrected = run.file(text, origin, 0, "")
+    except RecursionError:
+        raise UsageError(f"{origin} is nested too deeply to be read") from None
     if not run.count:
         hint = (
             "alert rules (Prometheus, PrometheusRule, VMRule), a Grafana dashboard, or a ConfigMap with these"

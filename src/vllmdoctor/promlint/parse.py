@@ -1,8 +1,9 @@
 """The door to promql_parser: the text of a PromQL expression in, plain values out."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import promql_parser as promql
 
@@ -20,9 +21,11 @@ from vllmdoctor.promlint.nodes import (
     Text,
     Unary,
 )
-from vllmdoctor.promlint.variables import Hidden, hide
+from vllmdoctor.promlint.variables import QUOTED, Hidden, hide
 
 _FEW = 4
+_LONGEST, _DEEPEST, _MOST = 20_000, 100, 200  # characters, brackets, operators
+_OPERATOR = re.compile(r"[-+*/%^<>=]|\b(?:and|or|unless|atan2)\b")
 _OPS = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 
 
@@ -32,6 +35,7 @@ class Unreadable(ValueError):
 
 def parse(text: str) -> Node:
     """An expression of PromQL, Grafana's variables allowed. Raises Unreadable."""
+    _check_size(text)
     first = ""
     for words in _guesses(hide(text).unsure):
         found = hide(text, words)
@@ -40,6 +44,14 @@ def parse(text: str) -> Node:
         except ValueError as error:
             first = first or found.named(str(error))
     raise Unreadable(first)
+
+
+def _check_size(text: str) -> None:
+    """What is nested deeper than anybody writes would overflow the parser's stack."""
+    bare = QUOTED.sub('""', text)
+    deepest = max(accumulate((c == "(") - (c == ")") for c in bare), default=0)
+    if len(text) > _LONGEST or deepest > _DEEPEST or len(_OPERATOR.findall(bare)) > _MOST:
+        raise Unreadable("longer, or nested deeper, than is read here")
 
 
 def _guesses(unsure: int) -> Iterator[tuple[int, ...]]:

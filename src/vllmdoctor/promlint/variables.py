@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 _VARIABLE = re.compile(r"\$\{\w+(?:\.\w+)*(?::[^}]*)?\}|\[\[\w+(?::\w+)?\]\]|\$\w+")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 _UNITS = re.compile(r"(?:ms|[smhdwy])(?![a-zA-Z0-9_])")
 _LABELS = re.compile(r"(?:\bby|\bwithout|\bon|\bignoring|\bgroup_left|\bgroup_right)\s*\([^()]*\Z")
 _OFFSET = re.compile(r"\boffset\s+-?\Z")
@@ -53,7 +53,7 @@ def hide(text: str, words: Collection[int] = ()) -> Hidden:
     out: list[str] = []
     at = 0
     while at < len(text):
-        string = _QUOTED.match(text, at)
+        string = QUOTED.match(text, at)
         if string is not None:
             out.append(_string(string[0]))
             at = string.end()
