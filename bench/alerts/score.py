@@ -32,8 +32,10 @@ class Judged:
     def delay(self) -> float | None:
         """Seconds from the effect to the first alert of the true cause; None where there is none."""
         truth = self.labelled.truth
-        own = [t for name, t in self.right.items() if CAUSES[name] in (truth.label, *truth.acceptable)]
         since = self.labelled.effect or self.labelled.onset or 0.0
+        begin = (self.labelled.onset or 0.0) - SLACK_S
+        causes = (truth.label, *truth.acceptable)
+        own = [t for name, t in self.right.items() if CAUSES[name] in causes and t >= begin]
         return max(0.0, min(own) - since) if own else None
 
 
@@ -44,12 +46,17 @@ def judge(labelled: Labelled, fired: Mapping[str, Sequence[tuple[float, float]]]
     slugs = {rule.slug for rule in all_rules()}
     follows = {e for cause in true & slugs for e in get(cause).explains} if not truth.well else set[str]()
     right, beside, false = {}, [], []
+    naive = False
     for name, spans in fired.items():
-        if name == NAIVE:
+        first = spans[0][0]
+        if first > labelled.length:  # a window that reaches beyond the last scrape
             continue
-        cause, first = CAUSES[name], spans[0][0]
+        if name == NAIVE:
+            naive = True
+            continue
+        cause = CAUSES[name]
         early = labelled.onset is not None and first < labelled.onset - SLACK_S
-        if cause in STATED:
+        if cause in STATED and cause not in true:
             continue
         if truth.well or (early and cause not in true):
             false.append(name)
@@ -57,7 +64,7 @@ def judge(labelled: Labelled, fired: Mapping[str, Sequence[tuple[float, float]]]
             right[name] = first
         else:
             beside.append(name)
-    return Judged(labelled, right, tuple(beside), tuple(false), NAIVE in fired)
+    return Judged(labelled, right, tuple(beside), tuple(false), naive)
 
 
 def all_judged(labelled: Iterable[Labelled], found: Sequence[Firing]) -> list[Judged]:

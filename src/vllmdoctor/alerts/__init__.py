@@ -8,6 +8,7 @@ forms     a rules file, a PrometheusRule or a VMRule
 """
 
 import re
+from collections.abc import Collection
 
 from vllmdoctor.alerts.basis import Basis, limit_of, settings
 from vllmdoctor.alerts.caches import CACHES
@@ -33,6 +34,7 @@ __all__ = [
     "Record",
     "Rules",
     "limit_of",
+    "of_causes",
     "rules_for",
     "settings",
 ]
@@ -83,6 +85,22 @@ def rules_for(on: Basis) -> Rules:
         if written:
             groups.append(Group(f"vllmdoctor-{part}", tuple(written)))
     return Rules(tuple(groups), tuple(missing))
+
+
+def of_causes(rules: Rules, causes: Collection[str]) -> Rules:
+    """The alerts of these causes, and the recordings that they read."""
+    groups = [
+        Group(g.name, tuple(r for r in g.rules if isinstance(r, Alert) and r.form.cause in causes))
+        for g in rules.groups
+    ]
+    needed = {name for g in groups for r in g.rules for name in _RECORDED.findall(r.expr)}
+    kept: list[Record] = []
+    for record in reversed(rules.records):  # each reads only such as stand before it
+        if record.name in needed:
+            kept.insert(0, record)
+            needed.update(_RECORDED.findall(record.expr))
+    found = [Group(rules.groups[0].name, tuple(kept)), *groups]
+    return Rules(tuple(g for g in found if g.rules), rules.missing)
 
 
 def _lacking(on: Basis, recorded: list[str]) -> list[str]:
