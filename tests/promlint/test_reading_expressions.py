@@ -1,7 +1,7 @@
 """PromQL in, PromQL out: what is read comes back as the same expression, and nothing makes it fall over."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vllmdoctor.promlint.flaws import Context, Use
@@ -77,6 +77,7 @@ def settled(node: Node) -> Node:
     return rewrite(node, lambda each: each.expr if isinstance(each, Paren) else each)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(EXPRESSIONS)
 def test_what_is_written_is_read_back_as_the_same_expression(tree: Node) -> None:
     text = show(tree)
@@ -84,6 +85,7 @@ def test_what_is_written_is_read_back_as_the_same_expression(tree: Node) -> None
     assert show(parse(text)) == text
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(EXPRESSIONS, st.sampled_from(("alert", "record", "panel", "variable")))
 def test_a_corrected_expression_can_be_read_and_needs_no_second_correction(tree: Node, use: Use) -> None:
     judged = judge(show(tree), Context(use))
@@ -92,11 +94,13 @@ def test_a_corrected_expression_can_be_read_and_needs_no_second_correction(tree:
         assert not {flaw.slug for flaw in again.flaws} & {"unreadable", "counter-without-total", "missing-le"}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=60))
 def test_no_text_makes_it_fall_over(text: str) -> None:
     judge(text, Context("panel"))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text("vlm:_{}[]()$\"'`\\= ~5ms,by<>/+-|$", max_size=40))
 def test_no_broken_expression_makes_it_fall_over(text: str) -> None:
     judge(f"rate(vllm:num_preemptions[5m]){text}", Context("alert"))
