@@ -9,8 +9,9 @@ from tests.alerts.promtool import BINARIES
 from tests.manifests.making import custom_errors
 from tests.prometheus import store
 
-from vllmdoctor.alerts import FORMS, LIMITS, SILENT_CAUSES, Basis, limit_of, rules_for
+from vllmdoctor.alerts import FORMS, LIMITS, SILENT_CAUSES, Basis, limit_of, of_causes, rules_for
 from vllmdoctor.alerts.forms import FORMATS, document
+from vllmdoctor.alerts.records import ACCEPTED, LEAK, MEMORY
 from vllmdoctor.cli import main
 from vllmdoctor.launch_yaml import dump_all, load_all
 from vllmdoctor.promql import Metrics, all_names
@@ -165,6 +166,21 @@ def test_what_is_wrong_is_said_in_one_line(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in error(capsys, *words)
+
+
+def test_the_rules_of_some_causes_hold_the_recordings_that_they_read_and_no_others() -> None:
+    some = of_causes(rules_for(Basis(Metrics(all_names()))), {"spec-decode-decay", "memory-leak"})
+    assert {a.form.cause for a in some.alerts} == {"spec-decode-decay", "memory-leak"}
+    assert {r.name for r in some.records} == {ACCEPTED, MEMORY, LEAK}
+
+
+def test_the_check_of_existing_rules_finds_no_mistake_in_these(tmp_path: Path) -> None:
+    pytest.importorskip("promql_parser", reason="NOT CHECKED: no promql-parser (pip install promql-parser)")
+    from vllmdoctor.promlint import lint_text
+
+    body = document(rules_for(Basis(Metrics(all_names()))).groups, "rules", "runbooks/")
+    found = lint_text(dump_all([body]), "rules.yml").faulty
+    assert [(each.place, f.slug) for each in found for f in each.findings] == []
 
 
 def test_the_same_call_gives_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
