@@ -24,11 +24,12 @@ from vllmdoctor.alerts import Alert, Basis, Group, rules_for
 from vllmdoctor.alerts.nouns import Told
 from vllmdoctor.alerts.speed import throughput
 from vllmdoctor.promql import Metrics, all_names
+from vllmdoctor.release import version
 from vllmdoctor.symptoms import THROUGHPUT
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "alerts.md"
-BEGIN, END = "<!-- alerts:begin -->", "<!-- alerts:end -->"
+PARTS = {"": "alerts", "names": "alerts-names"}  # what is written where in the page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,30 +39,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default=_join(TUNING_SEEDS), help="of the tuning histories")
     parser.add_argument("--held-out", default=_join(HELD_OUT_SEEDS), help="seeds of the held-out histories")
     parser.add_argument("--only", default="", help="histories whose name holds one of these words")
+    parser.add_argument("--names", default="", help="releases whose names the same histories get instead")
     parser.add_argument("--cache", type=Path, help="folder that keeps simulated histories")
     options = parser.parse_args(arguments)
     found = store.binaries()
     if not found:
         sys.exit("needs `prometheus` and `promtool` on PATH")
     words = options.only.split(",")
-    judged: list[score.Judged] = []
-    for group, seeds in ((TUNING, options.seeds), (HELD_OUT, options.held_out)):
-        for seed in _numbers(seeds):
-            judged += matrix(found[-1], group, seed, words, options.cache)
-            print(f"{group} {seed}: {len(judged)} histories", file=sys.stderr, flush=True)
-    told = score.page(judged)
+    results: dict[str, list[score.Judged]] = {}
+    for release in options.names.split(","):
+        judged = results.setdefault(release, [])
+        for group, seeds in ((TUNING, options.seeds), (HELD_OUT, options.held_out)):
+            for seed in _numbers(seeds):
+                judged += matrix(found[-1], group, seed, words, options.cache, release)
+                print(f"{release} {group} {seed}: {len(judged)} histories", file=sys.stderr, flush=True)
+    told = score.by_release(results) if options.names else score.page(results[""])
     print(told)
     if options.mode == "write":
-        head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        tail = rest.partition(END)[2]
-        PAGE.write_text(f"{head}{BEGIN}\n\n{told}\n\n{END}{tail}", encoding="utf-8")
+        part = PARTS["names" if options.names else ""]
+        begin, end = f"<!-- {part}:begin -->", f"<!-- {part}:end -->"
+        head, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+        tail = rest.partition(end)[2]
+        PAGE.write_text(f"{head}{begin}\n\n{told}\n\n{end}{tail}", encoding="utf-8")
     return 0
 
 
 def matrix(
-    one: store.Binaries, group: str, seed: int, words: Sequence[str], cache: Path | None
+    one: store.Binaries, group: str, seed: int, words: Sequence[str], cache: Path | None, release: str
 ) -> list[score.Judged]:
-    """Every scenario of a seed at once: a namespace each."""
+    """Every scenario of a seed at once: a namespace each. `release` is whose names they get, "" their own."""
     groups = with_naive(rules_for(Basis(Metrics(all_names()))).groups)
     names = history.names_in([rule.expr for g in groups for rule in g.rules])
     chosen = [h for h in histories([group], (seed,), (seed,)) if any(word in h.key for word in words)]
@@ -71,6 +77,8 @@ def matrix(
         for each in chosen:
             labelled, recording = history.labelled(each, cache)
             told.append(labelled)
+            if release:
+                recording = history.named(recording, version(release))
             recordings.append(history.read_by(recording, names))
         history.write(recordings, path)
         found: list[Firing] = evaluate(one, path, Path(folder), groups, max(t.length for t in told))

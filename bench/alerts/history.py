@@ -14,7 +14,10 @@ from bench.accuracy.truth import History, Truth
 
 from vllmdoctor.exposition import canonical_series, split_series
 from vllmdoctor.openmetrics import openmetrics
+from vllmdoctor.promql import names_for
 from vllmdoctor.recording import Column, Recording
+from vllmdoctor.release import Span, Version, version
+from vllmdoctor.signals import SIGNALS, Name, family_name
 from vllmdoctor.simulator.companions import CONTAINER
 
 START = 1_789_992_000.0  # unix time: on a whole day, so that steps of any width fall on it
@@ -104,6 +107,38 @@ def read_by(recording: Recording, names: Collection[str]) -> Recording:
 def labelled_series(recording: Recording, key: str, shift: float, names: Collection[str]) -> Recording:
     """Both: the series that rules read, with the labels of discovery."""
     return read_by(placed(recording, key, shift), names)
+
+
+def named(recording: Recording, release: Version) -> Recording:
+    """The same history under the names of another release; what that release does not show is left out.
+
+    Releases before 0.8.3 have no label for the engine.
+    """
+    names = names_for(release)
+    spelt: dict[str, str | None] = {}
+    for signal in SIGNALS.values():
+        if signal.scope == "engine" or signal.name == "http_requests":
+            shown = [n.text for n in names.get(signal.name, ()) if in_release(n, release)]
+            spelt |= {n.text: (shown[0] if shown else None) for n in signal.names}
+    columns: dict[str, dict[str, Column]] = {}
+    for instance, of in recording.columns.items():
+        for series, column in of.items():
+            raw, labels = split_series(series)
+            family = family_name(raw)
+            name = spelt.get(family, family)
+            if name is None:
+                continue
+            if raw.startswith("vllm:") and release < version("0.8.3"):
+                labels = {k: v for k, v in labels.items() if k != "engine"}
+            placed = canonical_series(name + raw[len(family) :], labels)
+            columns.setdefault(instance, {})[placed] = column
+    return Recording(columns)
+
+
+def in_release(name: Name, release: Version) -> bool:
+    """Whether a release has the name, be it hidden or not."""
+    low = version(name.since) if name.since else None
+    return Span(low, version(name.until) if name.until else None).holds(release)
 
 
 def write(recordings: Collection[Recording], path: Path) -> None:

@@ -75,6 +75,25 @@ def all_judged(labelled: Iterable[Labelled], found: Sequence[Firing]) -> list[Ju
     return [judge(one, table[one.key]) for one in labelled]
 
 
+def by_release(results: Mapping[str, Sequence[Judged]]) -> str:
+    """One row for each release whose names the histories were given."""
+    lines = [
+        "The same histories under the names of older releases, as far as these have them:",
+        "",
+        "| names of | fine, with an alarm | sick, any alert | sick, the true cause is named |",
+        "|---|---|---|---|",
+    ]
+    for release, judged in results.items():
+        well = [j for j in judged if j.labelled.truth.well]
+        sick = [j for j in judged if not j.labelled.truth.well]
+        lines.append(
+            f"| vLLM {release} | {sum(bool(j.false) for j in well)} of {len(well)} "
+            f"| {sum(bool(j.right) for j in sick)} of {len(sick)} "
+            f"| {sum(j.delay is not None for j in sick)} of {len(sick)} |"
+        )
+    return "\n".join(lines)
+
+
 def page(judged: Sequence[Judged]) -> str:
     """The tables for docs/alerts.md."""
     well = [j for j in judged if j.labelled.truth.well]
