@@ -1,5 +1,7 @@
 """The bench: when an alert fires, and what is held against its label."""
 
+from dataclasses import replace
+
 import numpy as np
 from bench.accuracy.truth import Truth
 from bench.alerts.evaluation import fired, joined, levels
@@ -45,6 +47,15 @@ def labelled(label: str, onset: float | None) -> Labelled:
 def test_an_alert_on_a_server_that_is_fine_is_false() -> None:
     found = judge(labelled("healthy", None), {"VLLMStall": [(0.0, HOUR)], "VLLMRestarted": [(0.0, 1.0)]})
     assert (found.right, found.false) == ({}, ("VLLMStall",))
+    rolled = replace(labelled("healthy", HOUR), truth=Truth("healthy", acceptable=("restart",)))
+    assert judge(rolled, {"VLLMRestarted": [(HOUR, 2 * HOUR)]}).false == ()
+
+
+def test_what_begins_after_the_last_scrape_does_not_count() -> None:
+    found = judge(
+        labelled("healthy", None), {"VLLMStall": [(12.1 * HOUR, 13 * HOUR)], NAIVE: [(13 * HOUR, 14 * HOUR)]}
+    )
+    assert (found.false, found.naive) == ((), False)
 
 
 def test_an_alert_of_the_cause_a_consequence_or_a_symptom_is_right_and_one_of_another_is_beside_it() -> None:
