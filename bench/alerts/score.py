@@ -91,6 +91,12 @@ def by_release(results: Mapping[str, Sequence[Judged]]) -> str:
             f"| {sum(bool(j.right) for j in sick)} of {len(sick)} "
             f"| {sum(j.delay is not None for j in sick)} of {len(sick)} |"
         )
+    wrong = [
+        (release, j.labelled.key, name) for release, of in results.items() for j in of for name in j.false
+    ]
+    if wrong:
+        lines += ["", "False alarms:", ""]
+        lines += [f"- names of {release}, `{key}`: {name}" for release, key, name in wrong]
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from vllmdoctor.alerts.machine import MACHINE
 from vllmdoctor.alerts.memory import MEMORIES
 from vllmdoctor.alerts.nouns import Alert, Form, Group, Missing, Record, Rules
 from vllmdoctor.alerts.queue import QUEUE
-from vllmdoctor.alerts.records import NEEDS, records
+from vllmdoctor.alerts.records import lacking, records
 from vllmdoctor.alerts.sight import SIGHT
 from vllmdoctor.alerts.speed import SPEED
 from vllmdoctor.promql import NotShown
@@ -79,7 +79,8 @@ def rules_for(on: Basis) -> Rules:
                 continue
             lost = [name for name in _RECORDED.findall(told.expr) if name not in names]
             if lost:
-                missing.append(Missing(form, tuple(dict.fromkeys(_lacking(on, lost)))))
+                signals = [s for name in lost for s in lacking(on.metrics, name)]
+                missing.append(Missing(form, tuple(dict.fromkeys(signals))))
             else:
                 written.append(Alert(form, told))
         if written:
@@ -101,8 +102,3 @@ def of_causes(rules: Rules, causes: Collection[str]) -> Rules:
             needed.update(_RECORDED.findall(record.expr))
     found = [Group(rules.groups[0].name, tuple(kept)), *groups]
     return Rules(tuple(g for g in found if g.rules), rules.missing)
-
-
-def _lacking(on: Basis, recorded: list[str]) -> list[str]:
-    """The signals for want of which recordings could not be written."""
-    return [s for name in recorded for s in NEEDS[name] if not on.metrics.has(s)]

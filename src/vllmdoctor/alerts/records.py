@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from vllmdoctor.alerts.basis import Basis
 from vllmdoctor.alerts.nouns import Record
-from vllmdoctor.promql import Metrics, bare
+from vllmdoctor.promql import Metrics, bare, either
 from vllmdoctor.vitals import BUSY_USAGE
 
 LOADED = 0.3  # a GPU that works less may lower its clock by itself
@@ -44,15 +44,21 @@ _LOAD = ("requests_finished", *_GAUGES)
 @dataclass(frozen=True, slots=True)
 class _Recipe:
     name: str
-    needs: tuple[str, ...]
+    needs: tuple[str | tuple[str, ...], ...]  # any one of a tuple inside suffices
     what: str
     write: Callable[[Metrics], str]
+
+
+def lacking(m: Metrics, name: str) -> tuple[str, ...]:
+    """The signals for want of which a recording cannot be written."""
+    each = [(need,) if isinstance(need, str) else need for need in _NEEDS[name]]
+    return tuple(need[0] for need in each if not any(m.has(signal) for signal in need))
 
 
 def records(on: Basis) -> Iterator[Record]:
     """Every recording for which the servers show the signals."""
     for recipe in _RECIPES:
-        if on.metrics.has(*recipe.needs):
+        if not lacking(on.metrics, recipe.name):
             yield Record(recipe.name, recipe.write(on.metrics), recipe.what)
 
 
@@ -89,9 +95,16 @@ def _accepted(m: Metrics) -> str:
 
 
 def _capacity(m: Metrics) -> str:
-    """Live tokens over used share; a shared prefix is held once, so its hits are taken off the prompts."""
-    shared = m.has("prefix_cache_hits", "prefix_cache_queries")
-    own = f"{PROMPT_LENGTH} * (1 - ({HITS} or 0 * {PROMPT_LENGTH}))" if shared else PROMPT_LENGTH
+    """Live tokens over used share; a shared prefix is held once, so its hits are taken off the prompts.
+
+    Where the cache is on and its hits are not told, as in V0, the capacity is not known.
+    """
+    hits = []
+    if m.has("prefix_cache_hits", "prefix_cache_queries"):
+        hits += [HITS, f"0 * {m.rate('prefix_cache_queries', '30m')}"]
+    if m.has("prefix_cache_hit_rate"):
+        hits.append(f"0 * ({m.gauge('prefix_cache_hit_rate')} < 0)")  # -1: the cache is off
+    own = f"{PROMPT_LENGTH} * (1 - {either(hits)})"
     live = f"{m.gauge('requests_running', 'avg', '30m')} * ({own} + {OUTPUT_LENGTH} / 2)"
     return f"{live} / ({m.gauge('kv_cache_usage', 'avg', '30m')} > {BUSY_USAGE:g})"
 
@@ -154,7 +167,8 @@ _RECIPES = (
     _Recipe(HITS, ("prefix_cache_hits", "prefix_cache_queries"), "prefix cache hits per lookup", _hits),
     _Recipe(ACCEPTED, ("spec_accepted_tokens", "spec_draft_tokens"), "accepted per drafted tokens",
             _accepted),
-    _Recipe(CAPACITY, ("kv_cache_usage", "requests_running", "prompt_length", "output_length"),
+    _Recipe(CAPACITY, ("kv_cache_usage", "requests_running", "prompt_length", "output_length",
+                       ("prefix_cache_queries", "prefix_cache_hit_rate")),
             "effective KV capacity: live tokens over the used part of the pool", _capacity),
     _Recipe(HELD_IDLE, ("kv_cache_usage", *_GAUGES), "part of the KV pool that is held while nothing runs",
             _held_idle),
@@ -172,7 +186,6 @@ _RECIPES = (
             lambda m: _of_vllm(m, m.gauge("gpu_memory_used"))),
 )  # fmt: skip
 
-NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({r.name: r.needs for r in _RECIPES})
-"""The signals that each recording is made of."""
+_NEEDS = {r.name: r.needs for r in _RECIPES}
 WHAT: Mapping[str, str] = MappingProxyType({r.name: r.what for r in _RECIPES})
 """What each recording is, for people."""
