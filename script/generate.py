@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vllmdoctor import errors, symptoms, validation
+from vllmdoctor.alerts import FORMS, SILENT_CAUSES, limit_of
+from vllmdoctor.alerts.records import WHAT
 from vllmdoctor.case import Limit
 from vllmdoctor.exporting.families import FAMILIES
 from vllmdoctor.render.quantity import quantity
@@ -195,7 +197,34 @@ def commands(_: str) -> str:
     return "\n\n".join(parts)
 
 
+def alerts(argument: str) -> str:
+    """Every alert that can be written; the argument is the way from the page to the runbooks."""
+    rows = (
+        (
+            f"`{form.name}`",
+            f"[{form.cause}]({argument}{form.cause}.md)",
+            form.severity,
+            form.means,
+            "<br>".join(_limit_of(key, form.cause) for key in form.limits),
+            form.wait if form.wait != "0m" else "",
+        )
+        for form in FORMS
+    )
+    return table(("alert", "cause", "severity", "fires on", "limits", "for"), rows)
+
+
+def silent_causes(argument: str) -> str:
+    """The causes without an alert, and why."""
+    return "\n".join(f"- [{slug}]({argument}{slug}.md): {why}" for slug, why in SILENT_CAUSES.items())
+
+
+def recordings(_: str) -> str:
+    """Every recording, and what it is."""
+    return table(("recording", "what"), ((f"`{name}`", what) for name, what in WHAT.items()))
+
+
 KINDS: Mapping[str, Callable[[str], str]] = {
+    "alerts": alerts,
     "console": console,
     "commands": commands,
     "exit-codes": exit_codes,
@@ -203,10 +232,17 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "layers": layers,
     "limits": limits,
     "opening": opening,
+    "recordings": recordings,
     "rule": rule,
     "rules": rules,
     "signals": signals,
+    "silent-causes": silent_causes,
 }
+
+
+def _limit_of(key: str, cause: str) -> str:
+    shown = key.removeprefix(f"{cause}.")
+    return f"`{shown}` {quantity(limit_of(key).value, limit_of(key).unit)}"
 
 
 def _either(needed: str | tuple[str, ...]) -> str:

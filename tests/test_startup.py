@@ -16,6 +16,7 @@ HEAVY = {
     "prometheus_client",
     "prometheus_api_client",
     "bcrypt",
+    "promql_parser",
 }
 PROBE = """
 import json, sys

@@ -204,7 +204,8 @@ def test_metrics_are_named_as_the_release_names_them(release: str, usage: str) -
     assert keda[1]["metadata"]["query"] == f'avg({usage}{{namespace="serving",pod=~"vllm-llama-.*"}})'
     hpa = made["hpa.yaml"].objects[0]["spec"]["metrics"]
     assert hpa[1]["pods"]["metric"]["name"] == usage.replace(":", "_")
-    assert any(usage in rule["expr"] for rule in made["alerts.yaml"].objects[0]["spec"]["groups"][0]["rules"])
+    groups = made["alerts.yaml"].objects[0]["spec"]["groups"]
+    assert any(usage in rule["expr"] for group in groups for rule in group["rules"])
 
 
 def test_replicas_grow_from_those_that_run_to_those_that_are_needed() -> None:

@@ -12,12 +12,13 @@ import pytest
 import vllmdoctor
 from vllmdoctor.errors import UsageError
 from vllmdoctor.frame import choose_step
+from vllmdoctor.promql import one_of
 from vllmdoctor.rules import all_rules
 from vllmdoctor.signals import SIGNALS
 from vllmdoctor.sources.prom import names
 from vllmdoctor.sources.prom.matrix import Broken, Envelope, Row, read_matrix
 from vllmdoctor.sources.prom.place import place_of
-from vllmdoctor.sources.prom.plan import CHEAP_POINTS, Grid, Piece, grids, one_of, within
+from vllmdoctor.sources.prom.plan import CHEAP_POINTS, Grid, Piece, grids, within
 from vllmdoctor.sources.prom.targets import scheme_of, single_copy, targets_of, workload_of
 from vllmdoctor.sources.prom.when import parse_moment
 

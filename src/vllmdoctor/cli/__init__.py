@@ -10,8 +10,10 @@ import os
 import sys
 import traceback
 
+from vllmdoctor.cli.alerts import alerts
 from vllmdoctor.cli.app import app
 from vllmdoctor.cli.calling import PROGRAM, call_as, program
+from vllmdoctor.cli.dashboard import dashboard
 from vllmdoctor.cli.diagnose import diagnose
 from vllmdoctor.cli.export import export
 from vllmdoctor.cli.gate import gate
@@ -39,6 +41,8 @@ COMMANDS = (
     export,
     convert,
     simulate,
+    alerts,
+    dashboard,
     lint,
     rbac,
     remedies,

@@ -62,7 +62,7 @@ def artefacts(
             files += by_length(step, place)
         elif step.slug == "add-replica":
             files += autoscaling(step, place, release)
-    told = alerts((cause for s in steps for cause in s.treats), place, release)
+    told = alerts({cause for s in steps for cause in s.treats}, place, release)
     if told is not None and steps:
         files.append(told)
     return (*files, readme(files, steps, plan or steps, place, release))

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vllmdoctor.promql import one_of, quoted
 from vllmdoctor.sources.prom.api import Api
 from vllmdoctor.sources.prom.names import GPU_FINE, POD_FINE, WORKLOAD_FINE, exporters_names
-from vllmdoctor.sources.prom.plan import one_of, quoted
 from vllmdoctor.sources.prom.survey import Survey
 from vllmdoctor.sources.prom.targets import Target, workload_of
 

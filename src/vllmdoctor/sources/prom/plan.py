@@ -6,10 +6,11 @@ extrapolation makes 3.9 requests of 4. What is summed away is summed by the serv
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from vllmdoctor.frame import STEPS_S, choose_step
+from vllmdoctor.promql import one_of, quoted
 
 MOST_POINTS_A_PIECE = 150_000
 """About 4 MB of JSON, and far below any limit of a server."""
@@ -135,21 +136,3 @@ class Piece:
         if steps <= _MOST_STEPS:
             return parts
         return [half for part in parts for half in part.halves()]
-
-
-def quoted(text: str) -> str:
-    """A text as a string of PromQL."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-def one_of(label: str, values: Sequence[str]) -> str:
-    """A matcher: the label has one of these values."""
-    if len(values) == 1:
-        return f"{label}={quoted(values[0])}"
-    return f"{label}=~{quoted('|'.join(_literal(v) for v in values))}"
-
-
-def _literal(text: str) -> str:
-    """A text as a regular expression of RE2 that matches it alone."""
-    return "".join("\\" + c if c in r"\.+*?()|[]{}^$" else c for c in text)

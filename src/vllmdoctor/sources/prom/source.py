@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from vllmdoctor.errors import NotEnoughData, NotVllm, SourceError, Unauthorized, Unreachable, VllmDoctorError
 from vllmdoctor.model import Gap, Observation
+from vllmdoctor.promql import one_of
 from vllmdoctor.sources import History, Window
 from vllmdoctor.sources.prom.api import Api, Asker, TooLarge
 from vllmdoctor.sources.prom.companions import Link, links
@@ -17,7 +18,7 @@ from vllmdoctor.sources.prom.matrix import Row
 from vllmdoctor.sources.prom.names import INFO
 from vllmdoctor.sources.prom.pieces import Question, questions
 from vllmdoctor.sources.prom.place import Place, place_of
-from vllmdoctor.sources.prom.plan import Piece, one_of
+from vllmdoctor.sources.prom.plan import Piece
 from vllmdoctor.sources.prom.survey import Survey, survey
 
 CONCURRENCY = 4

@@ -9,10 +9,10 @@ import numpy as np
 
 from vllmdoctor.errors import NotEnoughData, NotVllm
 from vllmdoctor.model import Gap
+from vllmdoctor.promql import matchers_of, one_of, quoted
 from vllmdoctor.sources import History
 from vllmdoctor.sources.prom.api import Api
 from vllmdoctor.sources.prom.names import ENGINE_BUCKETS, Spelling, any_name
-from vllmdoctor.sources.prom.plan import one_of, quoted
 from vllmdoctor.sources.prom.targets import Scheme, Target, scheme_of, single_copy, targets_of
 
 Key = tuple[str, str, str, str]
@@ -54,7 +54,7 @@ def survey(api: Api, history: History, clock: float) -> Survey:
     gaps = list(_skew(api, clock - now))
     end = now if history.at is None else history.at
     start = end - history.window_s
-    matchers = tuple(filter(None, [history.match.strip().removeprefix("{").removesuffix("}").strip(" ,")]))
+    matchers = matchers_of(history.match)
     spelling = Spelling(history.prefix)
     names = _names(api, history, matchers, start, end, spelling)
     core = _core(names, spelling)
