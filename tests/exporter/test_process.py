@@ -195,7 +195,11 @@ def test_a_server_that_hangs_is_named_and_down_in_the_file(
     server: "Server", tmp_path: Path, capsys: Capture
 ) -> None:
     over = threading.Event()
-    server.routes["/metrics"] = lambda _: None if over.wait(60) else None
+
+    def hang(_: object) -> None:
+        over.wait(60)
+
+    server.routes["/metrics"] = hang
     path = tmp_path / "vllmdoctor.prom"
     try:
         assert once(server.url, path) == 3
