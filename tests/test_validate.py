@@ -340,6 +340,26 @@ def test_the_exit_code_tells_fail_from_cannot_tell(
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [("validate", "--before"), ("diagnose", "--baseline"), ("plan", "--baseline")]
+)
+@pytest.mark.parametrize(
+    ("earlier", "told"),
+    [
+        ("missing.rec", "no such file: missing.rec"),
+        ("http://doctor:s3cret@127.0.0.1:1", "recording of an earlier time; http://127.0.0.1:1 can only be"),
+    ],
+)
+def test_a_wrong_earlier_time_is_told_before_the_server_is_watched(
+    command: str, option: str, earlier: str, told: str, capsys: Capture
+) -> None:
+    assert main([command, "http://127.0.0.1:1", option, earlier]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "refused" not in said
+    assert "s3cret" not in said
+
+
 def test_a_day_that_passes_ends_with_0(tmp_path: Path, capsys: Capture) -> None:
     save(gather(server()), tmp_path / "after.rec")
 

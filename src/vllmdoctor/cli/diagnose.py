@@ -11,6 +11,7 @@ from vllmdoctor.cli.judging import (
     history_of,
     judged,
     keep,
+    kept_before,
     launch_given,
     watcher_for,
     window_of,
@@ -81,8 +82,8 @@ def diagnose(
     check_new(output, save)
     launch = launch_given(args, args_file)
     window = window_of(duration, every, history_of(targets, match, span, at, metric_prefix, max_points))
+    before = kept_before(baseline, "--baseline", window)
     recording = gather_targets(targets, window, watcher_for(targets, vllm_version))
-    before = gather_targets([baseline], window) if baseline else None
     if save:
         keep(recording, save)
     report = judged(recording, targets, before, baseline, vllm_version, launch)
