@@ -242,6 +242,19 @@ def test_the_rate_is_held_against_the_one_before_at_equal_load(tokens: float, st
     assert compared["generation"].ratio == pytest.approx(tokens / 2000, rel=0.02)
 
 
+@pytest.mark.parametrize("hour", [4.0, 8.0, 12.0, 16.0])
+def test_a_rise_at_once_counts_wherever_in_the_day_it_came(hour: float) -> None:
+    slower = judged(server(ttft=after_hour(hour, 0.2, 1.0)))
+    evicting = judged(server(preemptions=after_hour(hour, 0.01, 0.8)))
+
+    by = {c.name: c for c in slower.engines[0].criteria}
+    assert by["first-token"].standing is FAIL
+    assert by["first-token"].observed == pytest.approx(5.0, rel=0.2)
+    by = {c.name: c for c in evicting.engines[0].criteria}
+    assert (by["preemptions"].standing, by["preemptions-rise"].standing) == (PASS, FAIL)
+    assert 0.6 < by["preemptions-rise"].observed < 0.9
+
+
 def test_less_traffic_than_before_is_not_a_lower_rate() -> None:
     half = server(tokens=lambda h: 1000 + 100 * (h % 4), running=lambda h: 10 + h % 4)
     full = server(tokens=lambda h: 1000 + 300 * (h % 6), running=lambda h: 10 + 3 * (h % 6))
