@@ -255,6 +255,19 @@ def test_a_rise_at_once_counts_wherever_in_the_day_it_came(hour: float) -> None:
     assert 0.6 < by["preemptions-rise"].observed < 0.9
 
 
+def test_a_comparison_with_another_model_says_so() -> None:
+    other: list[Observation] = [
+        replace(s, series=s.series.replace('model_name="m"', 'model_name="n"'))
+        for s in server()
+        if isinstance(s, Samples)
+    ]
+
+    (gap,) = judged(server(), other).gaps
+    assert (gap.origin, gap.what) == ("before.rec", "m before")
+    assert gap.why == "it is compared with another model, n"
+    assert judged(server(), server()).gaps == ()
+
+
 def test_less_traffic_than_before_is_not_a_lower_rate() -> None:
     half = server(tokens=lambda h: 1000 + 100 * (h % 4), running=lambda h: 10 + h % 4)
     full = server(tokens=lambda h: 1000 + 300 * (h % 6), running=lambda h: 10 + 3 * (h % 6))

@@ -17,6 +17,7 @@ from vllmdoctor.engines import frames
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.facts import server_version
 from vllmdoctor.frame import Frame, after
+from vllmdoctor.model import Gap
 from vllmdoctor.model_validation import Compared, Criterion, EngineValidation, Standing, Validation
 from vllmdoctor.recording import Recording
 from vllmdoctor.rules import get
@@ -98,8 +99,21 @@ def validate(
         before=before_name,
         standing=_sum_up([*unread, *(e.standing for e in engines)]),
         engines=tuple(engines),
-        gaps=recording.gaps,
+        gaps=(*recording.gaps, *_other_models(framed, earlier, before_name)),
     )
+
+
+def _other_models(framed: Sequence[Frame], earlier: Sequence[Frame], name: str) -> Iterator[Gap]:
+    """A model that is compared with another one: a new model, or the wrong file."""
+    pairs = {(f.model, past.model) for f in framed if (past := _matching(f, earlier)) is not None}
+    for now, then in sorted(pairs):
+        if now != then:
+            yield Gap(
+                name,
+                f"{now} before",
+                f"it is compared with another model, {then}",
+                "is --before the recording you meant?",
+            )
 
 
 def _matching(frame: Frame, earlier: Sequence[Frame]) -> Frame | None:
