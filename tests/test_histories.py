@@ -1,5 +1,6 @@
 """Simulated histories of some hours, from the simulator's file to the verdict: the whole path."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,21 @@ def test_a_server_that_is_well_is_called_so(scenario: str, tmp_path: Path) -> No
 
     assert (report.verdict, report.primary) == (Verdict.HEALTHY, Verdict.HEALTHY)
     assert all(found.severity is Severity.INFO for found in report.engines[0].findings)
+
+
+@pytest.mark.parametrize("scrapes", [3, 5, 8])
+def test_a_glance_is_not_compared_with_itself(scrapes: int, tmp_path: Path) -> None:
+    scrape = Scrape(60.0)
+    setup = replace(SCENARIOS["healthy-steady"].setup(SEED), duration_s=60.0 * scrapes, scrape=scrape)
+    path = tmp_path / "glance.om"
+    write_openmetrics(simulate(setup, seed=SEED), path)
+    engine = diagnose(gather_targets([str(path)], Window())).engines[0]
+
+    by = {symptom.name: symptom for symptom in engine.symptoms}
+    assert by["ttft"].baseline == "none: it was watched too briefly"
+    assert (by["ttft"].slow, by["tail"].slow) == (None, None)
+    assert all(math.isnan(symptom.ratio) for symptom in engine.symptoms)
+    assert by["ttft"].now > 0
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,32 @@ def test_the_rate_is_held_against_the_one_before_at_equal_load(tokens: float, st
     assert compared["generation"].ratio == pytest.approx(tokens / 2000, rel=0.02)
 
 
+@pytest.mark.parametrize("hour", [4.0, 8.0, 12.0, 16.0])
+def test_a_rise_at_once_counts_wherever_in_the_day_it_came(hour: float) -> None:
+    slower = judged(server(ttft=after_hour(hour, 0.2, 1.0)))
+    evicting = judged(server(preemptions=after_hour(hour, 0.01, 0.8)))
+
+    by = {c.name: c for c in slower.engines[0].criteria}
+    assert by["first-token"].standing is FAIL
+    assert by["first-token"].observed == pytest.approx(5.0, rel=0.2)
+    by = {c.name: c for c in evicting.engines[0].criteria}
+    assert (by["preemptions"].standing, by["preemptions-rise"].standing) == (PASS, FAIL)
+    assert 0.6 < by["preemptions-rise"].observed < 0.9
+
+
+def test_a_comparison_with_another_model_says_so() -> None:
+    other: list[Observation] = [
+        replace(s, series=s.series.replace('model_name="m"', 'model_name="n"'))
+        for s in server()
+        if isinstance(s, Samples)
+    ]
+
+    (gap,) = judged(server(), other).gaps
+    assert (gap.origin, gap.what) == ("before.rec", "m before")
+    assert gap.why == "it is compared with another model, n"
+    assert judged(server(), server()).gaps == ()
+
+
 def test_less_traffic_than_before_is_not_a_lower_rate() -> None:
     half = server(tokens=lambda h: 1000 + 100 * (h % 4), running=lambda h: 10 + h % 4)
     full = server(tokens=lambda h: 1000 + 300 * (h % 6), running=lambda h: 10 + 3 * (h % 6))
@@ -338,6 +364,26 @@ def test_the_exit_code_tells_fail_from_cannot_tell(
 ) -> None:
     assert main(["validate", target, *(["--before", before] if before else [])]) == code
     assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("validate", "--before"), ("diagnose", "--baseline"), ("plan", "--baseline")]
+)
+@pytest.mark.parametrize(
+    ("earlier", "told"),
+    [
+        ("missing.rec", "no such file: missing.rec"),
+        ("http://doctor:s3cret@127.0.0.1:1", "recording of an earlier time; http://127.0.0.1:1 can only be"),
+    ],
+)
+def test_a_wrong_earlier_time_is_told_before_the_server_is_watched(
+    command: str, option: str, earlier: str, told: str, capsys: Capture
+) -> None:
+    assert main([command, "http://127.0.0.1:1", option, earlier]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "refused" not in said
+    assert "s3cret" not in said
 
 
 def test_a_day_that_passes_ends_with_0(tmp_path: Path, capsys: Capture) -> None:

@@ -17,6 +17,7 @@ from vllmdoctor.engines import frames
 from vllmdoctor.errors import NotEnoughData
 from vllmdoctor.facts import server_version
 from vllmdoctor.frame import Frame, after
+from vllmdoctor.model import Gap
 from vllmdoctor.model_validation import Compared, Criterion, EngineValidation, Standing, Validation
 from vllmdoctor.recording import Recording
 from vllmdoctor.rules import get
@@ -32,6 +33,7 @@ COVERED = 0.8  # so much of the time must have been seen
 BLOCKS = 24  # a history is judged piece by piece: hours of a day
 FEWEST_BLOCKS = 6  # fewer pieces show no trend
 FEWEST_ALIKE = 3  # and fewer of the same demand no usual rate
+ENDS = 3  # so many pieces at either end, of which all agree, are no chance
 SAME_DEMAND = 0.15  # the runbook's: a demand within 15 % is the same
 
 _PREEMPTIONS = get("kv-fragmentation").limits["preemptions"]
@@ -97,8 +99,21 @@ def validate(
         before=before_name,
         standing=_sum_up([*unread, *(e.standing for e in engines)]),
         engines=tuple(engines),
-        gaps=recording.gaps,
+        gaps=(*recording.gaps, *_other_models(framed, earlier, before_name)),
     )
+
+
+def _other_models(framed: Sequence[Frame], earlier: Sequence[Frame], name: str) -> Iterator[Gap]:
+    """A model that is compared with another one: a new model, or the wrong file."""
+    pairs = {(f.model, past.model) for f in framed if (past := _matching(f, earlier)) is not None}
+    for now, then in sorted(pairs):
+        if now != then:
+            yield Gap(
+                name,
+                f"{now} before",
+                f"it is compared with another model, {then}",
+                "is --before the recording you meant?",
+            )
 
 
 def _matching(frame: Frame, earlier: Sequence[Frame]) -> Frame | None:
@@ -258,7 +273,11 @@ def _preemptions(vitals: Vitals) -> _Measured:
 def _rise(vitals: Vitals, values: FloatArray, what: str) -> _Measured:
     """What a series gained in the time seen, as far as its scatter supports that it did."""
     blocks = _blocks(vitals)
-    return _gain([mean(values, b) for b in blocks], blocks, vitals, what)
+    levels = [mean(values, b) for b in blocks]
+    gained = _gain(levels, blocks, vitals, what)
+    if math.isnan(gained.observed):
+        return gained
+    return replace(gained, observed=max(gained.observed, _step(levels)[1]))
 
 
 def _gain(levels: Sequence[float], blocks: Sequence[Mask], vitals: Vitals, what: str) -> _Measured:
@@ -270,6 +289,16 @@ def _gain(levels: Sequence[float], blocks: Sequence[Mask], vitals: Vitals, what:
         )
     _, low, _ = theil_sen(times, y)
     return _Measured(max(0.0, low * (vitals.frame.end - vitals.frame.start)))
+
+
+def _step(levels: Sequence[float]) -> tuple[float, float]:
+    """The most in the first pieces, and what each of the last has above it.
+
+    A line through a step that came early is flat: most of its pieces lie on one side.
+    """
+    seen = np.array([level for level in levels if math.isfinite(level)])
+    began = float(seen[:ENDS].max())
+    return began, max(0.0, float(seen[-ENDS:].min()) - began)
 
 
 def _usage(vitals: Vitals) -> _Measured:
@@ -316,6 +345,10 @@ def _first_token(vitals: Vitals) -> _Measured:
     # the line through the levels, but no lower than the lowest of them
     began = max(float(np.nanmedian(levels)) - gained.observed / 2, float(np.nanmin(levels)))
     risen = ratio(began + gained.observed, began)
+    stood, step = _step(levels)
+    if step > gained.observed:
+        began, gained = stood, replace(gained, observed=step)
+        risen = ratio(began + step, began)
     felt = LIMITS["felt"].value
     if risen > LIMITS["first-token"].value and gained.observed < felt:
         return _Measured(risen, detail=f"by less than {felt:g} s: nobody feels it", spared=True)

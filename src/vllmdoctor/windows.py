@@ -124,6 +124,8 @@ def windows(vitals: Vitals, found: Signs, baseline: str = "") -> Windows:
         return Windows(now, before, "the same hour 8 h earlier", None)
     if span >= SHORT_S:
         return Windows(now, worked & (index < first + bins_per_hour), "the first hour", None)
+    if last - first + 1 < 2 * recent:
+        return Windows(now, none, "none: it was watched too briefly", None)
     return Windows(now, worked & (index < first + recent), "the first third", None)
 
 

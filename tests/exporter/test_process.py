@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -188,6 +189,28 @@ def test_a_server_that_is_gone_leaves_a_file_without_findings_and_the_command_is
     assert 'vllmdoctor_up{target="http://127.0.0.1:1"} 0.0' in text
     assert "vllmdoctor_finding{" not in text
     assert "refused the connection" in capsys.readouterr().err
+
+
+def test_a_server_that_hangs_is_named_and_down_in_the_file(
+    server: "Server", tmp_path: Path, capsys: Capture
+) -> None:
+    over = threading.Event()
+
+    def hang(_: object) -> None:
+        over.wait(60)
+
+    server.routes["/metrics"] = hang
+    path = tmp_path / "vllmdoctor.prom"
+    try:
+        assert once(server.url, path) == 3
+    finally:
+        over.set()
+
+    text = path.read_text()
+    assert f'vllmdoctor_up{{target="{server.url}"}} 0.0' in text
+    assert f'vllmdoctor_scrape_failures_total{{target="{server.url}"}} 1.0' in text
+    assert 'vllmdoctor_errors_total{kind="unreachable"} 1.0' in text
+    assert f"{server.url} did not answer within " in capsys.readouterr().err
 
 
 def test_too_short_a_look_leaves_a_file_that_says_so_and_the_command_is_blind(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import signal
 import ssl
@@ -458,6 +459,11 @@ def test_the_model_is_the_servers_only_one_or_must_be_said(
         (("--concurrency", "0"), "a concurrency is 1 to 512"),
         (("--concurrency", "100000"), "a concurrency is 1 to 512"),
         (("--rate", "-1"), "a rate is a number"),
+        (("--rate", "0"), "a rate is a number"),
+        (("--rate", "nan"), "a rate is a number"),
+        (("--max-requests", "0"), "0 is not in the range"),
+        (("--max-requests", "99999999"), "99,999,999 requests are more than a probe sends (1,000,000)"),
+        (("--warmup", "99999999"), "99,999,999 requests are more than a probe sends (1,000,000)"),
         (("--max-time", "0"), "longer than nothing"),
         (("--max-time", "soon"), "not a duration"),
         (("--fail-on", "error"), "no occasion to fail named 'error'"),
@@ -472,6 +478,36 @@ def test_a_wrong_option_sends_nothing(
 
     assert (done.code, server.served) == (2, [])
     assert told in done.err
+
+
+def test_a_page_that_lists_no_models_is_told_with_what_it_was(serve: Serve, probe: Probe) -> None:
+    server = serve(right)
+    server.pages["/v1/models"] = (429, "text/plain", b"busy")
+
+    done = probe(server.url, [ASK])
+
+    assert done.code == 2
+    assert f"does not say which models it serves: {server.url}/v1/models answered 429" in done.err
+    assert "is this the server and its port?" in done.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
+@pytest.mark.parametrize("behave", [right, always(status=500)])
+def test_at_a_terminal_nothing_of_the_progress_stays(serve: Serve, tmp_path: Path, behave: Behave) -> None:
+    import pty
+
+    requests, (ours, theirs) = tmp_path / "one.jsonl", pty.openpty()
+    requests.write_text(json.dumps(ASK))
+    command = [sys.executable, "-m", "vllmdoctor", "probe", serve(behave).url, "--requests", str(requests)]
+    command += ["--concurrency", "1", "-o", str(tmp_path / "x.rec")]
+    subprocess.run(command, stdout=theirs, stderr=theirs, check=False)
+    seen = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    os.close(theirs)
+
+    assert "1 of 1 requests" in seen
+    shown = [line.rpartition("\r\x1b[K")[2] for line in seen.replace("\r\n", "\n").split("\n")]
+    assert not any("1 of 1 requests" in line for line in shown)
 
 
 def test_a_server_that_is_not_there_is_told_at_once(probe: Probe) -> None:

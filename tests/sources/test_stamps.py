@@ -19,17 +19,30 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield near, far
 
 
+def stamping(near: socket.socket, far: socket.socket) -> None:
+    """Stamps asked for and given: the kernel begins with them in a moment of its own."""
+    stamp(near)
+    for _ in range(50):
+        far.send(b"?")
+        before = time.perf_counter()
+        time.sleep(0.05)
+        near.recv(1)
+        if arrived(near) < before + 0.02:
+            return
+    pytest.skip("this kernel gives no stamps")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stamps what a connection receives")
 def test_what_is_read_late_has_not_come_late(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
-    stamp(near)
+    stamping(near, far)
     before = time.perf_counter()
     far.send(b"hello")
     after = time.perf_counter()
     time.sleep(0.3)  # the reader is busy elsewhere
 
     assert near.recv(100) == b"hello"
-    assert before - 0.01 <= arrived(near) <= after + 0.2
+    assert before - 0.01 <= arrived(near) <= after + 0.15
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stamps what a connection receives")

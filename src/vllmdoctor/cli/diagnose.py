@@ -12,6 +12,7 @@ from vllmdoctor.cli.judging import (
     history_of,
     judged,
     keep,
+    kept_before,
     launch_given,
     watcher_for,
     window_of,
@@ -90,8 +91,8 @@ def diagnose(
     window = window_of(
         duration, every, history_of(targets, match, span, at, metric_prefix, max_points), asked.cluster
     )
+    before = kept_before(baseline, "--baseline", window)
     recording = gather_targets(targets, window, watcher_for(targets, vllm_version))
-    before = gather_targets([baseline], window) if baseline else None
     if save:
         keep(recording, save)
     report = judged(recording, targets, before, baseline, vllm_version, launch)

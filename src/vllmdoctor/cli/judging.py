@@ -52,6 +52,23 @@ def judged(
     return with_findings(report, recording, launch)
 
 
+def kept_before(path: str, option: str, window: "Window") -> "Recording | None":
+    """What was kept of an earlier time, None without it; UsageError where it could only be looked at now.
+
+    Read it ahead of the targets: who has watched a server for hours must not then hear of a wrong name.
+    """
+    from vllmdoctor.sources import gather_targets, open_source, without_login
+
+    if not path:
+        return None
+    if open_source(path).live:
+        raise UsageError(
+            f"{option} is a recording of an earlier time; {without_login(path)} can only be looked at now",
+            hint="keep one beforehand: vllmdoctor record",
+        )
+    return gather_targets([path], window)
+
+
 def window_of(
     duration: str, every: str, history: "History | None" = None, cluster: "Cluster | None" = None
 ) -> "Window":

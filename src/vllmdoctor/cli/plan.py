@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vllmdoctor.cli.clusters import Asked, deployed, for_clusters, listed_instead
-from vllmdoctor.cli.judging import check_version, exit_code, judged, launch_given, watcher_for, window_of
+from vllmdoctor.cli.judging import (
+    check_version,
+    exit_code,
+    judged,
+    kept_before,
+    launch_given,
+    watcher_for,
+    window_of,
+)
 from vllmdoctor.cli.options import Args, ArgsFile, Every, For, Targets, VllmVersion
 from vllmdoctor.cli.terminal import look
 
@@ -76,8 +84,8 @@ def plan(
         replicas=replicas,
     )
     window = window_of(duration, every, cluster=asked.cluster)
+    before = kept_before(baseline, "--baseline", window)
     recording = gather_targets(targets, window, watcher_for(targets, vllm_version))
-    before = gather_targets([baseline], window) if baseline else None
     report = judged(recording, targets, before, baseline, vllm_version, launch)
     sys.stdout.write(page(report, **look()))
     if folder:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vllmdoctor.cli.terminal import check_new, look, progress, say
-from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, UnknownName
+from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
 FAIL_ON_PROBE = ("never", "wrong")
 
@@ -22,28 +22,28 @@ def probe(
         int, typer.Option("--concurrency", help="how many requests at once, at most", metavar="N")
     ],
     rate: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--rate",
             help="requests per second, arriving by chance [the next when one ends]",
             metavar="R",
             show_default=False,
         ),
-    ] = 0.0,
+    ] = None,
     warmup: Annotated[
         int, typer.Option("--warmup", help="so many requests first, which do not count", metavar="K", min=0)
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", help="of the order and of the arrivals")] = 1,
     max_requests: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--max-requests",
             help="send so many, the file again where it holds fewer [the file once]",
             metavar="N",
-            min=0,
+            min=1,
             show_default=False,
         ),
-    ] = 0,
+    ] = None,
     max_time: Annotated[
         str, typer.Option("--max-time", help="end after this, whatever is left", metavar="DURATION")
     ] = "10m",
@@ -64,6 +64,11 @@ def probe(
         raise UnknownName("occasion to fail", fail_on, FAIL_ON_PROBE)
     if fmt not in ("text", "json"):
         raise UnknownName("format", fmt, ("text", "json"))
+    if rate is not None and not rate > 0:
+        raise UsageError(
+            "a rate is a number of requests per second above 0",
+            hint="without --rate the next request is sent when one ends",
+        )
     check_new(output)
     from vllmdoctor.probe.questions import read_questions
     from vllmdoctor.units import parse_duration
@@ -74,10 +79,10 @@ def probe(
 
     settings = Settings(
         concurrency=concurrency,
-        rate=rate,
+        rate=rate or 0.0,
         warmup=warmup,
         seed=seed,
-        requests=max_requests,
+        requests=max_requests or 0,
         max_time_s=parse_duration(max_time),
         idle_s=parse_duration(timeout),
         model=model,
@@ -88,7 +93,11 @@ def probe(
         tell = (
             (lambda done, planned: progress(f"{done} of {planned} requests")) if sys.stderr.isatty() else None
         )
-        report = run(ready, Path(output), http, tell)
+        try:
+            report = run(ready, Path(output), http, tell)
+        finally:
+            if tell is not None:
+                progress("")
     from vllmdoctor.render import probe as page
 
     sys.stdout.write(page.machine(report) if fmt == "json" else page.text(report, **look()))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vllmdoctor.cli.clusters import Asked, for_clusters, listed_instead
-from vllmdoctor.cli.judging import check_version, history_of, watcher_for, window_of
+from vllmdoctor.cli.judging import check_version, history_of, kept_before, watcher_for, window_of
 from vllmdoctor.cli.options import (
     At,
     Every,
@@ -56,8 +56,8 @@ def validate(
     window = window_of(
         duration, every, history_of(targets, match, span, at, metric_prefix, max_points), asked.cluster
     )
+    earlier = kept_before(before, "--before", window)
     recording = gather_targets(targets, window, watcher_for(targets, vllm_version))
-    earlier = gather_targets([before], window) if before else None
     from vllmdoctor.model_validation import Standing
     from vllmdoctor.render import validation as page
     from vllmdoctor.validation import validate as judge

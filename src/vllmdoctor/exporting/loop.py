@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vllmdoctor.diagnosis import diagnose
-from vllmdoctor.errors import NotEnoughData, UsageError
+from vllmdoctor.errors import NotEnoughData, Unreachable, UsageError
 from vllmdoctor.exporting.history import History
 from vllmdoctor.exporting.presence import Engine, engine_of, engines_there
 from vllmdoctor.exporting.reader import Reader
@@ -85,6 +85,8 @@ class Exporter:
                 self.scrape()
                 passed = self._clock.steady() - start
                 if passed >= due:
+                    if once:
+                        self._give_up(passed)
                     self.diagnose()
                     if once:
                         return
@@ -137,6 +139,15 @@ class Exporter:
             engines_dropped=self._state.engines_dropped + dropped,
             holds_until=now + FRESH_ROUNDS * self._settings.diagnose_every_s,
         )
+        self._publish()
+
+    def _give_up(self, passed: float) -> None:
+        """A target that has not answered at all by the end is one that failed."""
+        for reader in self._readers:
+            if reader.state.up is None and reader.give_up():
+                hint = "the server is too busy to answer, or something else listens there"
+                error = Unreachable(f"{reader.name} did not answer within {passed:.0f} s", hint=hint)
+                self._troubles.failed(reader.name, error)
         self._publish()
 
     def _news(self, answers: Sequence[EngineReport]) -> None:

@@ -52,6 +52,15 @@ class Reader:
         with self._turn:
             return self._turn.wait_for(lambda: self._asked == self._done or self._over, patience_s)
 
+    def give_up(self) -> bool:
+        """End a round that is still under way as one that failed; whether there was one."""
+        with self._turn:
+            if self._asked == self._done:
+                return False
+            self._state = self._state.after(False, self._window.clock())
+            self._done = self._asked
+            return True
+
     def stop(self) -> None:
         """Read no more; a scrape that is under way ends with its time-out at the latest."""
         with self._turn:

@@ -21,6 +21,9 @@ from vllmdoctor.sources.http import Http
 MOST_CONCURRENCY = 512
 """More threads would measure themselves."""
 
+MOST_REQUESTS = 1_000_000
+"""A plan is made whole before anything is sent, and its answers are in memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -43,6 +46,12 @@ class Settings:
             raise UsageError(f"a concurrency is 1 to {MOST_CONCURRENCY}, not {self.concurrency}")
         if not (self.rate >= 0 and math.isfinite(self.rate)):
             raise UsageError("a rate is a number of requests per second above 0")
+        most = max(self.requests, self.warmup)
+        if most > MOST_REQUESTS:
+            raise UsageError(
+                f"{most:,} requests are more than a probe sends ({MOST_REQUESTS:,})",
+                hint="for a probe that is bounded by time give --max-time, and fewer requests",
+            )
         if not (self.max_time_s > 0 and self.idle_s > 0):
             raise UsageError("a time limit must be above 0")
 

@@ -10,6 +10,8 @@ from vllmdoctor.probe.questions import Question
 from vllmdoctor.sources import without_login
 from vllmdoctor.sources.http import Http
 
+_MODELS = "the models it serves"
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -48,7 +50,7 @@ def ask_server(url: str, http: Http) -> Server:
     try:
         models = _models(http.get(f"{base}/v1/models").text)
     except NotVllm as error:
-        gaps.append(Gap(without_login(base), "the models it serves", error.message, "give one with --model"))
+        gaps.append(Gap(without_login(base), _MODELS, error.message, "give one with --model"))
     return Server(base, models, _version(base, http, gaps), tuple(gaps))
 
 
@@ -67,7 +69,11 @@ def model_for(server: Server, given: str, questions: tuple[Question, ...]) -> st
         raise UsageError(
             f"{server.shown} serves several models: {names}", hint="choose one with --model NAME"
         )
-    raise UsageError(f"{server.shown} does not say which models it serves", hint="give one with --model NAME")
+    why = "".join(f": {gap.why}" for gap in server.gaps if gap.what == _MODELS)
+    raise UsageError(
+        f"{server.shown} does not say which models it serves{why}",
+        hint="is this the server and its port? else give the model with --model NAME",
+    )
 
 
 def _models(text: str) -> tuple[str, ...]:

@@ -39,21 +39,21 @@ def _rows(report: ProbeReport) -> list[tuple[str, Text]]:
     if report.loop == "open":
         how = f"{number(report.rate)} per second on average, {how}"
     warm = f", after {number(report.warmup)} to warm up" if report.warmup else ""
-    took = f", in {duration(report.seconds)}" if math.isfinite(report.seconds) else ""
     sent = report.planned - report.cut
-    rows.append(("sent", line(plural(sent, "request"), f", {how}{warm}{took}")))
+    rows.append(("sent", line(plural(sent, "request"), f", {how}{warm}")))
     if report.cut:
         rows.append(("not ended", line((f"{number(report.cut)} of {number(report.planned)}", "yellow"),
                                        f": {report.ended}")))  # fmt: skip
     style = "bold" if not report.failed else "bold red"
-    rows.append(("answered", line((_of(report.answered, sent), style))))
+    took = f", in {duration(report.seconds)}" if math.isfinite(report.seconds) else ""
+    rows.append(("answered", line((_of(report.answered, sent), style), took)))
     if report.judged:
         style = "bold green" if report.correct == report.judged else "bold red"
         rows.append(("correct", line((_of(report.correct, report.judged), style))))
     else:
         rows.append(("correct", say("not measured", "dim")))
     if report.refused:
-        rows.append(("refused", line(f"{number(report.refused)} times with 429, waited and asked again")))
+        rows.append(("refused", line(f"{plural(report.refused, 'time')} with 429, waited and asked again")))
     if report.late:
         told = f"{number(report.late)} sent late: all {number(report.concurrency)} slots were busy"
         rows.append(("late", line((told, "yellow"), "; the rate was not reached, allow more at once")))
