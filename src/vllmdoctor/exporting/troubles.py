@@ -56,7 +56,8 @@ class Troubles:
             if self._said.get(who) == text:
                 return
             self._said[who] = text
-        self._tell(text if text.startswith(who) else f"{who}: {text}")
+        hint = f" (hint: {error.hint})" if isinstance(error, VllmDoctorError) and error.hint else ""
+        self._tell((text if text.startswith(who) else f"{who}: {text}") + hint)
 
     def mended(self, who: str, news: str = "") -> None:
         """It went well again; `news` is told if it had not."""

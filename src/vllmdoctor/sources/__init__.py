@@ -156,9 +156,10 @@ def gather_targets(
 
 
 def without_login(target: str) -> str:
-    """The target without a user name and password, as it is shown and kept."""
+    """The target without a user name, a password and a query, which may hold a key: as it is shown and kept."""
     scheme, mark, rest = target.partition("://")
     if not mark:
         return target
     place, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}"
+    path, asked, _ = path.partition("?")
+    return f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}{asked and '?...'}"
