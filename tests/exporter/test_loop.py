@@ -103,7 +103,7 @@ def test_a_target_that_is_not_there_at_first_is_read_when_it_comes() -> None:
 
     assert len(exporter.state.answers) == 1
     assert exporter.state.targets[0].failures == 20
-    assert told[0].endswith("refused the connection")
+    assert told[0].endswith("refused the connection (hint: is the server running, and is this its port?)")
 
 
 def test_after_an_outage_the_version_is_asked_again(server: "Server", page: bytes) -> None:
@@ -161,7 +161,10 @@ def test_a_server_of_something_else_is_told_and_has_no_answer(server: "Server") 
     exporter.run()
 
     assert exporter.state.errors["not_vllm"] == 1
-    assert told == ["diagnosis: not a vLLM server: saw node_exporter (node_load1)"]
+    assert told == [
+        "diagnosis: not a vLLM server: saw node_exporter (node_load1)"
+        " (hint: give the address of the vLLM server; this one may be given beside it)"
+    ]
     assert exporter.state.answers == ()
 
 
