@@ -7,8 +7,9 @@ from pathlib import Path
 
 from vllmdoctor import gate_baseline
 from vllmdoctor.diagnosis import diagnose
-from vllmdoctor.errors import NotEnoughData, UsageError
+from vllmdoctor.errors import NotEnoughData, NotVllm, UsageError
 from vllmdoctor.gate import Given
+from vllmdoctor.gate.changed import loads_mixed
 from vllmdoctor.model import Report
 from vllmdoctor.model_gate import Cause
 from vllmdoctor.recording import Recording, gather
@@ -21,6 +22,10 @@ from vllmdoctor.units import parse_duration
 Tell = Callable[[Progress], None]
 _RANGE = re.compile(r"(prom\+https?://.+)@([^@/]+)/([^@/]+)")
 _RUNBOOKS = "runbooks"
+_WHAT_IS_READ = (
+    "a recording, saved metrics or a log is read, and results of vllm bench serve, GuideLLM and AIPerf: "
+    "was it cut off?"
+)
 
 
 def given(
@@ -66,6 +71,11 @@ def causes(baseline: Given, candidate: Given) -> tuple[Cause, ...]:
 
 def update(path: Path, candidate: Given, written: str) -> Path | None:
     """Write the candidate as a baseline; the path under which an older one was kept, if there was one."""
+    loads = loads_mixed(candidate)
+    if loads:
+        raise UsageError(
+            f"the runs are of several loads: {loads}", hint="a gate compares one load: give the runs of one"
+        )
     recording = gate_baseline.as_baseline(candidate.recordings, " ".join(candidate.targets), written)
     return gate_baseline.write(recording, path)
 
@@ -88,7 +98,10 @@ def _read(target: str, window: Window, watcher: Callable[[str], Tell | None]) ->
         if runs is not None:
             return [gather(run) for run in runs]
     target, window = _range(target, window)
-    return [gather_targets([target], window, watcher(target))]
+    try:
+        return [gather_targets([target], window, watcher(target))]
+    except NotVllm as error:
+        raise NotVllm(error.message, hint=_WHAT_IS_READ if path.is_file() else error.hint) from None
 
 
 def _range(target: str, window: Window) -> tuple[str, Window]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vllmdoctor.cli.judging import watcher_for, window_of
+from vllmdoctor.cli.judging import history_of, watcher_for, window_of
 from vllmdoctor.cli.options import Every, For, Match, MetricPrefix
-from vllmdoctor.cli.terminal import look, say, write_report
+from vllmdoctor.cli.terminal import check_folders, look, say, write_report
 from vllmdoctor.errors import EXIT_BLIND, EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def gate(
             "nothing to compare with", hint="give --baseline, or write one: --update-baseline FILE"
         )
     files = {path: format_for(path) for path in outputs or ()}
+    check_folders(*files)
     allowed = {
         "throughput": _percent("--throughput", throughput, below=100),
         "ttft": _percent("--ttft", ttft),
@@ -112,9 +113,9 @@ def gate(
         check_replaceable(Path(update_baseline))
     from vllmdoctor.commands_gate import causes, given
     from vllmdoctor.gate import Tolerances, compare
-    from vllmdoctor.sources import History
 
-    window = window_of(duration, every, History(match=match, prefix=metric_prefix))
+    targets = [*candidates, *(baselines or ())]
+    window = window_of(duration, every, history_of(targets, match, "", "", metric_prefix, None))
     before = given(baselines, window, _watcher) if baselines else None
     here = given(candidates, window, _watcher)
     if before is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vllmdoctor.gate.both import by_metrics, by_requests, by_summaries
-from vllmdoctor.gate.changed import changes, load_differs, tokens_differ
+from vllmdoctor.gate.changed import changes, load_differs, requests_differ, tokens_differ
 from vllmdoctor.gate.evidence import Given, Kind, common_kind, same_data, side
 from vllmdoctor.gate.verdict import FALSE_ALARM, Question, whole
 from vllmdoctor.model_gate import Cause, Gate, Judgement, Measure
@@ -66,7 +66,9 @@ def _compare(baseline: Given, candidate: Given, tolerances: Tolerances, causes: 
     measures = list(found)
     other = load_differs(baseline, candidate)
     if other:
-        measures = [m if m.share else _unlike(m, f"another load was sent: {other}") for m in measures]
+        why = f"another load was sent: {other}"
+        shares = {"errors"} if requests_differ(baseline, candidate) else {"errors", "correctness"}
+        measures = [m if m.name in shares else _unlike(m, why) for m in measures]
     unlike = tokens_differ(baseline, candidate)
     if unlike:
         measures = [_unlike(m, unlike) if m.name.startswith("itl") else m for m in measures]
