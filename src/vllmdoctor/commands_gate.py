@@ -22,6 +22,7 @@ from vllmdoctor.units import parse_duration
 Tell = Callable[[Progress], None]
 _RANGE = re.compile(r"(prom\+https?://.+)@([^@/]+)/([^@/]+)")
 _RUNBOOKS = "runbooks"
+_WHAT_IS_KEPT = "was it scraped then, and are --match and --metric-prefix right?"
 _WHAT_IS_READ = (
     "a recording, saved metrics or a log is read, and results of vllm bench serve, GuideLLM and AIPerf: "
     "was it cut off?"
@@ -29,13 +30,20 @@ _WHAT_IS_READ = (
 
 
 def given(
-    targets: Sequence[str], window: Window, watcher: Callable[[str], Tell | None] = lambda _: None
+    targets: Sequence[str],
+    window: Window,
+    watcher: Callable[[str], Tell | None] = lambda _: None,
+    measure: Callable[[str], Recording | None] | None = None,
 ) -> Given:
-    """Read each target of a side as a run of its own. VllmDoctorError where one cannot be read."""
+    """Read each target of a side as a run of its own. VllmDoctorError where one cannot be read.
+
+    What `measure` measures itself is not read; it gives None for a target that it leaves alone.
+    """
     recordings: list[Recording] = []
     about: dict[str, str] = {}
     for target in targets:
-        found = _read(target, window, watcher)
+        measured = measure(target) if measure else None
+        found = [measured] if measured else _read(target, window, watcher)
         for recording in found:
             about |= gate_baseline.about(recording)
         recordings += found
@@ -97,11 +105,15 @@ def _read(target: str, window: Window, watcher: Callable[[str], Tell | None]) ->
         runs = read_results(path)
         if runs is not None:
             return [gather(run) for run in runs]
-    target, window = _range(target, window)
+    place, window = _range(target, window)
     try:
-        return [gather_targets([target], window, watcher(target))]
+        return [gather_targets([place], window, watcher(place))]
     except NotVllm as error:
-        raise NotVllm(error.message, hint=_WHAT_IS_READ if path.is_file() else error.hint) from None
+        if path.is_file():
+            raise NotVllm(error.message, hint=_WHAT_IS_READ) from None
+        if place != target:
+            raise NotVllm(f"{_shown(target)}: {error.message}", hint=_WHAT_IS_KEPT) from None
+        raise
 
 
 def _range(target: str, window: Window) -> tuple[str, Window]:

@@ -8,6 +8,7 @@ import typer
 
 from vllmdoctor.cli.judging import history_of, watcher_for, window_of
 from vllmdoctor.cli.options import Every, For, Match, MetricPrefix
+from vllmdoctor.cli.probing import Asked, prober
 from vllmdoctor.cli.terminal import check_folders, look, say, write_report
 from vllmdoctor.errors import EXIT_BLIND, EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
@@ -48,6 +49,42 @@ def gate(
             metavar="FILE",
         ),
     ] = "",
+    probe: Annotated[
+        bool, typer.Option("--probe", help="send --requests to the sides that are URLs, and compare these")
+    ] = False,
+    requests: Annotated[
+        str, typer.Option("--requests", help="--probe: what to send, a file as of `probe`", metavar="FILE")
+    ] = "",
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            "--concurrency",
+            help="--probe: how many at once, at most",
+            metavar="N",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
+    warmup: Annotated[
+        int,
+        typer.Option(
+            "--warmup",
+            help="--probe: so many first, which do not count",
+            metavar="K",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
+    max_requests: Annotated[
+        int,
+        typer.Option(
+            "--max-requests",
+            help="--probe: send so many, the file again where it holds fewer [the file once]",
+            metavar="N",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
     duration: For = "5m",
     every: Every = "5s",
     match: Match = "",
@@ -115,9 +152,12 @@ def gate(
     from vllmdoctor.gate import Tolerances, compare
 
     targets = [*candidates, *(baselines or ())]
+    asked = Asked(requests, concurrency, warmup, max_requests)
+    asked.check(probe, targets)
     window = window_of(duration, every, history_of(targets, match, "", "", metric_prefix, None))
-    before = given(baselines, window, _watcher) if baselines else None
-    here = given(candidates, window, _watcher)
+    measure = prober(asked, window.duration_s) if probe else None
+    before = given(baselines, window, _watcher, measure) if baselines else None
+    here = given(candidates, window, _watcher, measure)
     if before is None:
         _update(update_baseline, here)
         return
