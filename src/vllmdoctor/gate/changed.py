@@ -13,7 +13,7 @@ LOAD = {
     series.LOOP: "loop",
     series.CONCURRENCY: "concurrency",
     series.RATE: "rate",
-    series.REQUESTS_SHA256: "requests",
+    series.REQUESTS_SHA256: "other requests, or not as many",
 }
 """Facts of a run's load, and how each is called: with others, nothing of its speed can be compared."""
 
