@@ -10,6 +10,7 @@ from vllmdoctor.diagnosis import diagnose
 from vllmdoctor.errors import NotEnoughData, NotVllm, UsageError
 from vllmdoctor.gate import Given
 from vllmdoctor.gate.changed import loads_mixed
+from vllmdoctor.gate.evidence import equal
 from vllmdoctor.model import Report
 from vllmdoctor.model_gate import Cause
 from vllmdoctor.recording import Recording, gather
@@ -35,19 +36,26 @@ def given(
     watcher: Callable[[str], Tell | None] = lambda _: None,
     measure: Callable[[str], Recording | None] | None = None,
 ) -> Given:
-    """Read each target of a side as a run of its own. VllmDoctorError where one cannot be read.
+    """Read each target of a side as a run of its own.
 
+    VllmDoctorError where one cannot be read, UsageError where two hold the same run: its spread would vanish.
     What `measure` measures itself is not read; it gives None for a target that it leaves alone.
     """
-    recordings: list[Recording] = []
+    runs: list[tuple[str, Recording]] = []
     about: dict[str, str] = {}
     for target in targets:
         measured = measure(target) if measure else None
         found = [measured] if measured else _read(target, window, watcher)
         for recording in found:
             about |= gate_baseline.about(recording)
-        recordings += found
-    return Given(tuple(map(_shown, targets)), tuple(recordings), about)
+            same = next((shown for shown, other in runs if equal(other, recording)), "")
+            if same:
+                raise UsageError(
+                    f"{same} and {_shown(target)} hold the same run",
+                    hint="repeat runs are measured one after the other; give each once",
+                )
+            runs.append((_shown(target), recording))
+    return Given(tuple(map(_shown, targets)), tuple(recording for _, recording in runs), about)
 
 
 def causes(baseline: Given, candidate: Given) -> tuple[Cause, ...]:

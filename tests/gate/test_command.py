@@ -235,6 +235,17 @@ def test_a_recording_of_a_probe_goes_through_the_gate(gate: Gate, tmp_path: Path
     assert json.loads(done.stdout)["candidate"]["requests"] == 400
 
 
+@pytest.mark.parametrize("option", ["--baseline", "--update-baseline"])
+def test_one_run_given_twice_is_no_repeat_run(gate: Gate, tmp_path: Path, option: str) -> None:
+    one = write(tmp_path / "one.json", bench_serve(1, count=400))
+    copy = write(tmp_path / "copy.json", bench_serve(1, count=400))
+
+    done = gate(one, copy, option, tmp_path / "new.rec" if "update" in option else "example:healthy")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{one} and {copy} hold the same run" in done.stderr
+
+
 def test_repeat_runs_are_one_side() -> None:
     targets = ["example:healthy", "example:demand-drop"]
 

@@ -98,10 +98,11 @@ def same_data(baseline: Given, candidate: Given) -> bool:
     """Whether both sides hold the very same samples."""
     if len(baseline.recordings) != len(candidate.recordings):
         return False
-    return all(_equal(a, b) for a, b in zip(baseline.recordings, candidate.recordings, strict=True))
+    return all(equal(a, b) for a, b in zip(baseline.recordings, candidate.recordings, strict=True))
 
 
-def _equal(a: Recording, b: Recording) -> bool:
+def equal(a: Recording, b: Recording) -> bool:
+    """Whether two recordings hold the very same samples."""
     one, other = _columns(a), _columns(b)
     return one.keys() == other.keys() and all(
         np.array_equal(c.times, other[key].times)
