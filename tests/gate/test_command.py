@@ -163,6 +163,17 @@ def test_a_baseline_is_updated_only_by_a_candidate_that_passes(gate: Gate, tmp_p
     assert f"baseline {base} not updated: the gate did not pass" in worse.stderr
 
 
+def test_what_the_data_cannot_tell_updates_no_baseline_even_where_it_may_pass(
+    gate: Gate, tmp_path: Path
+) -> None:
+    base = tmp_path / "new.rec.gz"
+
+    done = gate(*UNCLEAR, "--inconclusive", "pass", "--update-baseline", base)
+
+    assert (done.returncode, base.exists()) == (0, False)
+    assert f"baseline {base} not updated: the gate did not pass" in done.stderr
+
+
 def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(gate: Gate, tmp_path: Path) -> None:
     base = tmp_path / "base.rec"
     gate("example:healthy", "--update-baseline", base)

@@ -11,7 +11,7 @@ from tests.gate.made import bench_serve, rows, write
 
 from vllmdoctor import probe_series as series
 from vllmdoctor import run_series as run
-from vllmdoctor.errors import UsageError
+from vllmdoctor.errors import NotEnoughData, UsageError
 from vllmdoctor.model import Fact, Gap
 from vllmdoctor.recording import Recording, gather
 from vllmdoctor.results import read_results
@@ -252,6 +252,22 @@ def test_latencies_of_a_run_without_an_answer_are_not_seen_and_not_zero(tmp_path
     assert values(one, run.FAILED, "run") == [5.0]
 
 
+@pytest.mark.parametrize("program", ["vllm bench serve", "GuideLLM", "AIPerf"])
+def test_a_run_without_a_request_is_no_evidence(tmp_path: Path, program: str) -> None:
+    zeros = {"completed": 0, "failed": 0, "output_throughput": 0.0}
+    empty = guidellm(1)
+    empty["benchmarks"][0]["requests"] = {"successful": [], "errored": [], "incomplete": []}
+    empty["benchmarks"][0]["metrics"] = {"request_totals": {"successful": 0, "errored": 0, "total": 0}}
+    document = {
+        "vllm bench serve": bench_serve(1, count=5, detailed=False) | zeros,
+        "GuideLLM": empty,
+        "AIPerf": aiperf_record(*rows(4, 1)[0], benchmark_phase="warmup"),
+    }[program]
+
+    with pytest.raises(NotEnoughData, match="holds a run without a request"):
+        read_results(write(tmp_path / "r.json", document))
+
+
 def test_guidellm_whose_requests_all_failed_gives_each_as_failed(tmp_path: Path) -> None:
     report = guidellm(30)
     benchmark = report["benchmarks"][0]
@@ -287,5 +303,5 @@ def test_a_field_of_any_other_kind_is_read_or_refused_in_words(tmp_path: Path, p
     document = bench_serve(1, count=3) | {place: odd}
     try:
         read_results(write(tmp_path / "r.json", document))
-    except UsageError as error:
+    except (UsageError, NotEnoughData) as error:
         assert error.message

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vllmdoctor.errors import UsageError
-from vllmdoctor.model import Gap, Observation
+from vllmdoctor.errors import NotEnoughData, UsageError
+from vllmdoctor.model import Gap, Observation, Samples
+from vllmdoctor.probe_series import UNITS
 
 Run = tuple[Observation, ...]
 """What one run of a load generator left."""
@@ -46,7 +47,10 @@ def read_results(path: Path) -> tuple[Run, ...] | None:
 
 
 def runs_in(documents: Sequence[Mapping[str, Any]], name: str) -> tuple[Run, ...] | None:
-    """The runs in the JSON objects of a file; None where no load generator writes such."""
+    """The runs in the JSON objects of a file; None where no load generator writes such.
+
+    UsageError where they cannot be used, NotEnoughData for a run of no request at all.
+    """
     from vllmdoctor.results import aiperf, guidellm, vllm_bench  # here: each names this package
 
     for reader in (vllm_bench, guidellm, aiperf):
@@ -64,8 +68,20 @@ def runs_in(documents: Sequence[Mapping[str, Any]], name: str) -> tuple[Run, ...
                     f"{name} looks like results of {reader.PROGRAM}, but cannot be read: {error}",
                     hint="was it cut off, or written by a release that is not known yet?",
                 ) from None
+            if any(map(_is_empty, found)):
+                raise NotEnoughData(
+                    f"{name} holds a run without a request",
+                    hint="did it reach the server, and end by itself?",
+                )
             return found
     return None
+
+
+def _is_empty(run: Run) -> bool:
+    """Whether no request was sent: a summary of zeros, or nothing."""
+    return not any(
+        s.series in UNITS or any(value > 0 for value in s.values) for s in run if isinstance(s, Samples)
+    )
 
 
 def _documents(text: str) -> tuple[list[Mapping[str, Any]], int]:
