@@ -315,6 +315,17 @@ def test_requests_against_a_summary_are_compared_as_summaries() -> None:
     assert compare(given(probe(1, count=200)), given(summary)).baseline.kind == "summaries of runs"
 
 
+def test_what_is_not_compared_on_a_side_is_told() -> None:
+    server = gather(
+        Samples("h", f'vllm:{name}{{model_name="m"}}', [1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+        for name in ("generation_tokens_total", "num_requests_running")
+    )
+
+    gate = compare(given(probe(1, count=50)), given(probe(2, count=50), server))
+
+    assert "1 of 2 runs of the candidate left out: no requests in it" in gate.notes
+
+
 def test_sides_with_nothing_in_common_are_refused() -> None:
     server = gather(
         Samples("h", f'vllm:{name}{{model_name="m"}}', [1.0, 2.0, 3.0], [1.0, 2.0, 3.0])

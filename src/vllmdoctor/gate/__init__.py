@@ -15,7 +15,7 @@ import numpy as np
 
 from vllmdoctor.gate.both import by_metrics, by_requests, by_summaries
 from vllmdoctor.gate.changed import changes, load_differs, requests_differ, tokens_differ
-from vllmdoctor.gate.evidence import Given, Kind, common_kind, same_data, side
+from vllmdoctor.gate.evidence import Given, Kind, common_kind, left_out, same_data, side
 from vllmdoctor.gate.verdict import FALSE_ALARM, Question, whole
 from vllmdoctor.model_gate import Cause, Gate, Judgement, Measure
 
@@ -79,6 +79,12 @@ def _compare(baseline: Given, candidate: Given, tolerances: Tolerances, causes: 
     changed = changes(baseline, candidate)
     if any(c.key == "model" for c in changed):
         notes.append("the two sides served different models")
+    for name, given in (("baseline", baseline), ("candidate", candidate)):
+        without = left_out(given, kind)
+        if without:
+            notes.append(
+                f"{without} of {len(given.recordings)} runs of the {name} left out: no {kind.value} in it"
+            )
     notes += [
         f"{g.what}: {g.why}" for given in (baseline, candidate) for r in given.recordings for g in r.gaps
     ]

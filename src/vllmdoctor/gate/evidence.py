@@ -72,6 +72,14 @@ def common_kind(baseline: Given, candidate: Given) -> Kind:
     )
 
 
+def left_out(given: Given, kind: Kind) -> int:
+    """How many recordings of a side hold nothing of the form that is compared."""
+    if kind is Kind.METRICS:
+        return len(given.recordings) - len(given.servers)
+    told = kind is Kind.SUMMARIES
+    return sum(not runs_of(r) and not (told and summaries_of(r)) for r in given.recordings)
+
+
 def side(given: Given, kind: Kind) -> Side:
     """What is shown of a side."""
     facts = {f.key: str(f.value) for r in given.recordings for f in reversed(r.facts)}
