@@ -7,8 +7,10 @@ from pathlib import Path
 
 from vllmdoctor import gate_baseline
 from vllmdoctor.diagnosis import diagnose
-from vllmdoctor.errors import NotEnoughData, UsageError
+from vllmdoctor.errors import NotEnoughData, NotVllm, UsageError
 from vllmdoctor.gate import Given
+from vllmdoctor.gate.changed import loads_mixed
+from vllmdoctor.gate.evidence import equal
 from vllmdoctor.model import Report
 from vllmdoctor.model_gate import Cause
 from vllmdoctor.recording import Recording, gather
@@ -21,20 +23,39 @@ from vllmdoctor.units import parse_duration
 Tell = Callable[[Progress], None]
 _RANGE = re.compile(r"(prom\+https?://.+)@([^@/]+)/([^@/]+)")
 _RUNBOOKS = "runbooks"
+_WHAT_IS_KEPT = "was it scraped then, and are --match and --metric-prefix right?"
+_WHAT_IS_READ = (
+    "a recording, saved metrics or a log is read, and results of vllm bench serve, GuideLLM and AIPerf: "
+    "was it cut off?"
+)
 
 
 def given(
-    targets: Sequence[str], window: Window, watcher: Callable[[str], Tell | None] = lambda _: None
+    targets: Sequence[str],
+    window: Window,
+    watcher: Callable[[str], Tell | None] = lambda _: None,
+    measure: Callable[[str], Recording | None] | None = None,
 ) -> Given:
-    """Read each target of a side as a run of its own. VllmDoctorError where one cannot be read."""
-    recordings: list[Recording] = []
+    """Read each target of a side as a run of its own.
+
+    VllmDoctorError where one cannot be read, UsageError where two hold the same run: its spread would vanish.
+    What `measure` measures itself is not read; it gives None for a target that it leaves alone.
+    """
+    runs: list[tuple[str, Recording]] = []
     about: dict[str, str] = {}
     for target in targets:
-        found = _read(target, window, watcher)
+        measured = measure(target) if measure else None
+        found = [measured] if measured else _read(target, window, watcher)
         for recording in found:
             about |= gate_baseline.about(recording)
-        recordings += found
-    return Given(tuple(map(_shown, targets)), tuple(recordings), about)
+            same = next((shown for shown, other in runs if equal(other, recording)), "")
+            if same:
+                raise UsageError(
+                    f"{same} and {_shown(target)} hold the same run",
+                    hint="repeat runs are measured one after the other; give each once",
+                )
+            runs.append((_shown(target), recording))
+    return Given(tuple(map(_shown, targets)), tuple(recording for _, recording in runs), about)
 
 
 def causes(baseline: Given, candidate: Given) -> tuple[Cause, ...]:
@@ -66,6 +87,11 @@ def causes(baseline: Given, candidate: Given) -> tuple[Cause, ...]:
 
 def update(path: Path, candidate: Given, written: str) -> Path | None:
     """Write the candidate as a baseline; the path under which an older one was kept, if there was one."""
+    loads = loads_mixed(candidate)
+    if loads:
+        raise UsageError(
+            f"the runs are of several loads: {loads}", hint="a gate compares one load: give the runs of one"
+        )
     recording = gate_baseline.as_baseline(candidate.recordings, " ".join(candidate.targets), written)
     return gate_baseline.write(recording, path)
 
@@ -87,8 +113,15 @@ def _read(target: str, window: Window, watcher: Callable[[str], Tell | None]) ->
         runs = read_results(path)
         if runs is not None:
             return [gather(run) for run in runs]
-    target, window = _range(target, window)
-    return [gather_targets([target], window, watcher(target))]
+    place, window = _range(target, window)
+    try:
+        return [gather_targets([place], window, watcher(place))]
+    except NotVllm as error:
+        if path.is_file():
+            raise NotVllm(error.message, hint=_WHAT_IS_READ) from None
+        if place != target:
+            raise NotVllm(f"{_shown(target)}: {error.message}", hint=_WHAT_IS_KEPT) from None
+        raise
 
 
 def _range(target: str, window: Window) -> tuple[str, Window]:

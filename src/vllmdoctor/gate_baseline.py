@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from vllmdoctor import __version__
-from vllmdoctor.errors import FileExists, UsageError
+from vllmdoctor.errors import FileExists, NotEnoughData, UsageError
 from vllmdoctor.gztail import MAGIC, inflate
 from vllmdoctor.model import Fact, Samples
 from vllmdoctor.recording import Column, Recording
@@ -24,15 +24,24 @@ MOST_SAMPLES = 20_000  # a line of the file
 
 
 def about(recording: Recording) -> Mapping[str, str]:
-    """What a recording says of itself as a baseline; empty for another. UsageError for an unknown schema."""
+    """What a recording says of itself as a baseline; empty for another.
+
+    UsageError for an unknown schema, NotEnoughData for one of which a part is lost.
+    """
     found = {f.key.removeprefix(PREFIX): str(f.value) for f in recording.facts if f.key.startswith(PREFIX)}
-    schema = found.pop("schema", "")
+    schema, told = found.pop("schema", ""), found.pop("samples", "")
     if not schema:
         return {}
     if schema != SCHEMA:
         raise UsageError(
             f"the baseline is of schema {schema!r}; this version reads {SCHEMA!r}",
             hint="upgrade vllmdoctor, or write the baseline anew with gate --update-baseline",
+        )
+    left = _count(recording.columns)
+    if told and told != str(left):
+        raise NotEnoughData(
+            f"the baseline is damaged: {left} of its {told} samples are left",
+            hint="write it anew with gate --update-baseline, or use its .bak, the one before it",
         )
     return found
 
@@ -48,7 +57,7 @@ def as_baseline(recordings: Sequence[Recording], target: str, written: str) -> R
             "several histories of a server make no single baseline",
             hint="write a baseline for each, and give --baseline once for each",
         )
-    columns = {}
+    columns: dict[str, Mapping[str, Column]] = {}
     for number, recording in enumerate(recordings, 1):
         for instance, of in recording.columns.items():
             columns[instance if number == 1 else f"{instance}/{number}"] = of
@@ -60,6 +69,7 @@ def as_baseline(recordings: Sequence[Recording], target: str, written: str) -> R
         "written": written,
         "source": target,
         "runs": len(recordings),
+        "samples": _count(columns),
     }
     gaps = tuple(g for r in recordings for g in r.gaps)
     mine = tuple(Fact(PREFIX + key, value, _ORIGIN) for key, value in told.items())
@@ -98,6 +108,10 @@ def write(recording: Recording, path: Path) -> Path | None:
     finally:
         fresh.unlink(missing_ok=True)
     return older
+
+
+def _count(columns: Mapping[str, Mapping[str, Column]]) -> int:
+    return sum(int(np.isfinite(column.values).sum()) for of in columns.values() for column in of.values())
 
 
 def _by_client(series: str) -> bool:

@@ -120,6 +120,11 @@ class Gate:
     lenient: bool = False
 
     @property
+    def passed(self) -> bool:
+        """Whether the candidate is certainly no worse, or better."""
+        return self.judgement in (Judgement.PASS, Judgement.IMPROVED)
+
+    @property
     def regressed(self) -> tuple[Measure, ...]:
         """The measures that regressed."""
         return tuple(m for m in self.measures if m.judgement is Judgement.REGRESSED)

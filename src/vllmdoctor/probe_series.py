@@ -1,4 +1,4 @@
-"""What a probe's recording holds: the names under which `probe` writes and others read.
+"""What a probe's recording holds: the names under which `probe` and `results` write and others read.
 
 Every series belongs to the instance PROBE_INSTANCE and has no labels. A request that ended with an
 answer has one sample at its finish in each series that could be measured; `probe:error` has one for
@@ -39,6 +39,10 @@ RATE = "probe_rate"
 """Requests per second; only of an open loop."""
 REQUESTS_SHA256 = "probe_requests_sha256"
 """Of what was planned to be sent and expected, in a spelling that does not depend on the file's."""
+TOOL = "probe_tool"
+"""What sent the requests, where it was not `probe`."""
+ITL_KIND = "probe_itl"
+"""What ITL's samples are, where they are not the waits between chunks of text."""
 WARMUP = "probe_warmup"
 SEED = "probe_seed"
 MODEL = "model"

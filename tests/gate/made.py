@@ -55,8 +55,8 @@ def probe(seed: int, *, right: float = 1.0, facts: Sequence[Fact] = (), **speed:
     gaps.sort()
     itl = Samples(series.PROBE_INSTANCE, series.ITL, [t for t, _ in gaps], [g for _, g in gaps])
     told = (
-        Fact("probe_loop", "closed", "probe"),
-        Fact("probe_concurrency", speed.get("clients", 8), "probe"),
+        Fact(series.LOOP, "closed", "probe"),
+        Fact(series.CONCURRENCY, speed.get("clients", 8), "probe"),
         *facts,
     )
     return gather(

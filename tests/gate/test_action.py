@@ -97,6 +97,22 @@ def test_a_regression_fails_the_step_annotates_and_leaves_reports(installed: Pat
     ]
 
 
+def test_a_side_that_cannot_be_read_leaves_no_judgement_of_an_earlier_gate(installed: Path) -> None:
+    inputs = {"candidate": "example:healthy", "baseline": "example:healthy", "reports": "twice"}
+    assert Runner(installed, inputs).run(step("Gate")).returncode == 0
+    folder = installed / "empty"
+    folder.mkdir()
+    (folder / "pr.json").write_text("", encoding="utf-8")
+    again = Runner(installed, inputs | {"candidate": str(folder / "pr.json")})
+    again.output = folder / "output"
+
+    done = again.run(step("Gate"))
+
+    assert done.returncode == 3
+    assert not again.output.exists()
+    assert list((installed / "twice").iterdir()) == []
+
+
 def test_arguments_are_passed_on_and_what_cannot_be_told_may_pass(installed: Path) -> None:
     runner = Runner(
         installed,

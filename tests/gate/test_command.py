@@ -74,6 +74,8 @@ def test_the_exit_code_says_how_the_gate_ended(gate: Gate, arguments: tuple[str,
         (("no.rec", "--baseline", "example:healthy"), "no such file: no.rec"),
         (("prom+http://h:9@noon/1h", *FIX[1:]), "prom+http://h:9@noon/1h: not a time: 'noon'"),
         (("example:healthy", "--update-baseline", "no/base.rec"), "no folder no"),
+        ((*FIX, "-o", "no/gate.json"), "no folder no to write gate.json into"),
+        ((*FIX, "--match", 'pod="a"'), "--match is for a Prometheus"),
     ],
 )  # fmt: skip
 def test_misuse_is_one_clear_line_and_exit_2(gate: Gate, arguments: tuple[str, ...], words: str) -> None:
@@ -161,6 +163,17 @@ def test_a_baseline_is_updated_only_by_a_candidate_that_passes(gate: Gate, tmp_p
     assert f"baseline {base} not updated: the gate did not pass" in worse.stderr
 
 
+def test_what_the_data_cannot_tell_updates_no_baseline_even_where_it_may_pass(
+    gate: Gate, tmp_path: Path
+) -> None:
+    base = tmp_path / "new.rec.gz"
+
+    done = gate(*UNCLEAR, "--inconclusive", "pass", "--update-baseline", base)
+
+    assert (done.returncode, base.exists()) == (0, False)
+    assert f"baseline {base} not updated: the gate did not pass" in done.stderr
+
+
 def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(gate: Gate, tmp_path: Path) -> None:
     base = tmp_path / "base.rec"
     gate("example:healthy", "--update-baseline", base)
@@ -172,6 +185,41 @@ def test_a_baseline_of_a_later_schema_is_refused_with_what_to_do(gate: Gate, tmp
 
     assert done.returncode == 2
     assert "the baseline is of schema 'vllmdoctor/baseline/9'" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["results", "example:healthy"])
+def test_a_baseline_that_was_cut_off_is_not_compared_with(gate: Gate, tmp_path: Path, target: str) -> None:
+    base = tmp_path / "base.rec"
+    if target == "results":
+        target = str(write(tmp_path / "main.json", bench_serve(1, count=400)))
+    gate(target, "--update-baseline", base)
+    lines = base.read_text(encoding="utf-8").splitlines(keepends=True)
+    base.write_text("".join(lines[:-2]), encoding="utf-8")
+
+    done = gate(target, "--baseline", base)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "the baseline is damaged: " in done.stderr
+
+
+def test_runs_of_several_loads_make_no_baseline(gate: Gate, tmp_path: Path) -> None:
+    sweep = write(tmp_path / "sweep.json", *(bench_serve(n, count=20, clients=n) for n in (4, 8)))
+    base = tmp_path / "base.rec"
+
+    done = gate(sweep, "--update-baseline", base)
+
+    assert (done.returncode, base.exists()) == (2, False)
+    assert "the runs are of several loads: concurrency 4 and 8" in done.stderr
+
+
+def test_a_file_that_was_cut_off_is_told_with_what_is_read(gate: Gate, tmp_path: Path) -> None:
+    cut = tmp_path / "pr.json"
+    cut.write_text(json.dumps(bench_serve(1, count=20))[:-40], encoding="utf-8")
+
+    done = gate(cut, *FIX[1:])
+
+    assert done.returncode == 3
+    assert "results of vllm bench serve, GuideLLM and AIPerf: was it cut off?" in done.stderr
 
 
 def test_results_of_a_load_generator_go_through_the_gate_and_into_a_baseline(
@@ -196,6 +244,17 @@ def test_a_recording_of_a_probe_goes_through_the_gate(gate: Gate, tmp_path: Path
     assert done.returncode == 0
     assert json.loads(done.stdout)["candidate"]["kind"] == "requests"
     assert json.loads(done.stdout)["candidate"]["requests"] == 400
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--update-baseline"])
+def test_one_run_given_twice_is_no_repeat_run(gate: Gate, tmp_path: Path, option: str) -> None:
+    one = write(tmp_path / "one.json", bench_serve(1, count=400))
+    copy = write(tmp_path / "copy.json", bench_serve(1, count=400))
+
+    done = gate(one, copy, option, tmp_path / "new.rec" if "update" in option else "example:healthy")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{one} and {copy} hold the same run" in done.stderr
 
 
 def test_repeat_runs_are_one_side() -> None:

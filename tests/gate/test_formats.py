@@ -152,3 +152,12 @@ def test_the_ending_of_a_file_picks_its_format() -> None:
     ]  # fmt: skip
     with pytest.raises(UnknownName):
         format_for("gate.pdf")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_at_any_width_each_measure_keeps_its_sign_and_the_columns_their_heads(width: int) -> None:
+    lines = render(REGRESSED, "text", width=width).splitlines()
+
+    assert max(map(cell_len, lines)) <= width
+    assert [line[2] for line in lines if re.match(r"  [✓✗?] ", line)] == ["✗", "?", "✓", "✓"]
+    assert any(line.split() == ["baseline", "candidate", "change", "allowed"] for line in lines)

@@ -16,7 +16,7 @@ from vllmdoctor.gate.chance import fewer_by_chance, lag_one, t_quantile
 from vllmdoctor.gate.verdict import Question, judge, judge_share
 from vllmdoctor.model import Fact, Samples
 from vllmdoctor.model_gate import Judgement, Measure
-from vllmdoctor.recording import gather
+from vllmdoctor.recording import Recording, gather
 
 FASTER = Question("throughput", "throughput", "tokens/s", True, 0.05)
 LATER = Question("ttft_p95", "time to first token (p95)", "s", False, 0.10)
@@ -242,7 +242,37 @@ def test_another_concurrency_is_another_load_and_nothing_is_compared() -> None:
 def test_other_requests_are_another_load() -> None:
     one, two = (probe(n, facts=[Fact("probe_requests_sha256", f"{n}", "probe")]) for n in (1, 2))
 
-    assert "another load was sent: requests" in compare(given(one), given(two)).measures[0].why
+    why = compare(given(one), given(two)).measures[0].why
+
+    assert why == "another load was sent: other requests, or not as many"
+
+
+def test_right_answers_to_other_requests_are_not_compared() -> None:
+    one, two = (
+        probe(n, right=right, facts=[Fact("probe_requests_sha256", f"{n}", "probe")])
+        for n, right in ((1, 1.0), (2, 0.8))
+    )
+
+    assert by_name(compare(given(one), given(two)).measures)["correctness"] is INCONCLUSIVE
+
+
+def test_runs_of_several_loads_on_one_side_are_like_no_other() -> None:
+    mixed = given(probe(1), probe(2, clients=16))
+
+    gate = compare(mixed, given(probe(3), probe(4, clients=16)))
+
+    assert gate.judgement is INCONCLUSIVE
+    assert gate.measures[0].why == "another load was sent: concurrency 8 and 16 -> 8 and 16"
+
+
+def test_summaries_tell_how_many_requests_failed() -> None:
+    def told(completed: float, failed: float) -> Recording:
+        counts = {"run:completed_requests": completed, "run:failed_requests": failed}
+        return gather(Samples("run", name, [1.0], [value]) for name, value in counts.items())
+
+    gate = compare(given(told(500.0, 0.0)), given(told(0.0, 500.0)))
+
+    assert [m.name for m in gate.regressed] == ["errors"]
 
 
 def test_the_same_data_on_both_sides_passes_and_is_said_to_compare_nothing() -> None:
@@ -283,6 +313,17 @@ def test_requests_against_a_summary_are_compared_as_summaries() -> None:
     summary = gather([Samples("run", "run:output_tokens_per_second", [1.0], [300.0])])
 
     assert compare(given(probe(1, count=200)), given(summary)).baseline.kind == "summaries of runs"
+
+
+def test_what_is_not_compared_on_a_side_is_told() -> None:
+    server = gather(
+        Samples("h", f'vllm:{name}{{model_name="m"}}', [1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+        for name in ("generation_tokens_total", "num_requests_running")
+    )
+
+    gate = compare(given(probe(1, count=50)), given(probe(2, count=50), server))
+
+    assert "1 of 2 runs of the candidate left out: no requests in it" in gate.notes
 
 
 def test_sides_with_nothing_in_common_are_refused() -> None:

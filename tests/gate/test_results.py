@@ -11,7 +11,7 @@ from tests.gate.made import bench_serve, rows, write
 
 from vllmdoctor import probe_series as series
 from vllmdoctor import run_series as run
-from vllmdoctor.errors import UsageError
+from vllmdoctor.errors import NotEnoughData, UsageError
 from vllmdoctor.model import Fact, Gap
 from vllmdoctor.recording import Recording, gather
 from vllmdoctor.results import read_results
@@ -122,7 +122,7 @@ def test_guidellm_gives_each_request_and_the_mean_gap_of_each(tmp_path: Path) ->
     assert values(one, series.ERROR).count(1.0) == 1
     assert sorted(values(one, series.TTFT)) == pytest.approx(sorted(ttft for _, ttft, _ in rows(3, 40)))
     assert Fact("probe_itl", "mean of each request", "benchmarks.json") in one.facts
-    assert Fact("probe_concurrency", "8", "benchmarks.json") in one.facts
+    assert Fact("probe_concurrency", 8, "benchmarks.json") in one.facts
 
 
 def test_guidellm_with_only_a_sample_of_its_requests_is_a_summary(tmp_path: Path) -> None:
@@ -211,6 +211,78 @@ def test_a_result_that_is_broken_inside_is_one_clear_error(tmp_path: Path) -> No
         read_results(write(tmp_path / "r.json", broken))
 
 
+def test_lines_of_a_cut_off_or_spoilt_file_are_counted_and_the_others_are_read(tmp_path: Path) -> None:
+    lines = [json.dumps(aiperf_record(*row)) for row in rows(4, 30)]
+    lines[8] = lines[8].replace('"error": null', '"error": null, "note": "a\u2028separator is no line feed"')
+    lines[12] = "not json"
+    path = tmp_path / "profile_export.jsonl"
+    path.write_text("\n".join(lines)[:-40], encoding="utf-8")
+
+    (one,) = read(path)
+
+    assert len(values(one, series.TTFT)) == 28
+    assert [g.what for g in one.gaps] == ["2 of 30 lines of profile_export.jsonl"]
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(bench_serve(1, count=5)), encoding="utf-8-sig")
+
+    assert len(values(read(path)[0], series.TTFT)) == 5
+
+
+def test_results_of_several_programs_in_one_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="object 2 is no result of vllm bench serve, as the first one is"):
+        read_results(write(tmp_path / "r.json", bench_serve(1, count=5), guidellm(5)))
+
+
+def test_objects_in_each_other_without_end_are_no_result(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text('{"a":' * 100_000, encoding="utf-8")
+
+    assert read_results(path) is None
+
+
+def test_latencies_of_a_run_without_an_answer_are_not_seen_and_not_zero(tmp_path: Path) -> None:
+    none = bench_serve(1, count=5, detailed=False) | {"completed": 0, "failed": 5, "mean_ttft_ms": 0.0}
+
+    (one,) = read(write(tmp_path / "r.json", none))
+
+    assert run.TTFT_MEAN not in one.columns["run"]
+    assert values(one, run.FAILED, "run") == [5.0]
+
+
+@pytest.mark.parametrize("program", ["vllm bench serve", "GuideLLM", "AIPerf"])
+def test_a_run_without_a_request_is_no_evidence(tmp_path: Path, program: str) -> None:
+    zeros = {"completed": 0, "failed": 0, "output_throughput": 0.0}
+    empty = guidellm(1)
+    empty["benchmarks"][0]["requests"] = {"successful": [], "errored": [], "incomplete": []}
+    empty["benchmarks"][0]["metrics"] = {"request_totals": {"successful": 0, "errored": 0, "total": 0}}
+    document = {
+        "vllm bench serve": bench_serve(1, count=5, detailed=False) | zeros,
+        "GuideLLM": empty,
+        "AIPerf": aiperf_record(*rows(4, 1)[0], benchmark_phase="warmup"),
+    }[program]
+
+    with pytest.raises(NotEnoughData, match="holds a run without a request"):
+        read_results(write(tmp_path / "r.json", document))
+
+
+def test_guidellm_whose_requests_all_failed_gives_each_as_failed(tmp_path: Path) -> None:
+    report = guidellm(30)
+    benchmark = report["benchmarks"][0]
+    failed = [
+        {"request_start_time": r["request_start_time"], "request_end_time": None}
+        for r in benchmark["requests"]["successful"]
+    ]
+    benchmark["requests"] = {"successful": [], "incomplete": [], "errored": failed}
+    benchmark["metrics"]["request_totals"] = {"successful": 0, "errored": 30, "total": 30}
+
+    (one,) = read(write(tmp_path / "benchmarks.json", report))
+
+    assert values(one, series.ERROR) == [1.0] * 30
+
+
 def test_a_cut_off_file_is_no_result(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps(bench_serve(1, count=5))[:-40], encoding="utf-8")
@@ -231,5 +303,5 @@ def test_a_field_of_any_other_kind_is_read_or_refused_in_words(tmp_path: Path, p
     document = bench_serve(1, count=3) | {place: odd}
     try:
         read_results(write(tmp_path / "r.json", document))
-    except UsageError as error:
+    except (UsageError, NotEnoughData) as error:
         assert error.message

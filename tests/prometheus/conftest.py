@@ -15,7 +15,7 @@ from vllmdoctor.simulator import SCENARIOS, Scrape, simulate, write_openmetrics
 from vllmdoctor.sources import Window, gather_targets
 
 SIMULATED = ("fragmentation-sudden-loss", "throttle-no-queue")
-EXAMPLES = ("kv-thrash", "overload-kv", "hol-big-batch")
+EXAMPLES = ("kv-thrash", "overload-kv", "hol-big-batch", "kv-thrash-fix-blocks")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vllmdoctor.cli.judging import watcher_for, window_of
+from vllmdoctor.cli.judging import history_of, watcher_for, window_of
 from vllmdoctor.cli.options import Every, For, Match, MetricPrefix
-from vllmdoctor.cli.terminal import look, say, write_report
+from vllmdoctor.cli.probing import Asked, prober
+from vllmdoctor.cli.terminal import check_folders, look, say, write_report
 from vllmdoctor.errors import EXIT_BLIND, EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,42 @@ def gate(
             metavar="FILE",
         ),
     ] = "",
+    probe: Annotated[
+        bool, typer.Option("--probe", help="send --requests to the sides that are URLs, and compare these")
+    ] = False,
+    requests: Annotated[
+        str, typer.Option("--requests", help="--probe: what to send, a file as of `probe`", metavar="FILE")
+    ] = "",
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            "--concurrency",
+            help="--probe: how many at once, at most",
+            metavar="N",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
+    warmup: Annotated[
+        int,
+        typer.Option(
+            "--warmup",
+            help="--probe: so many first, which do not count",
+            metavar="K",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
+    max_requests: Annotated[
+        int,
+        typer.Option(
+            "--max-requests",
+            help="--probe: send so many, the file again where it holds fewer [the file once]",
+            metavar="N",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
     duration: For = "5m",
     every: Every = "5s",
     match: Match = "",
@@ -99,6 +136,7 @@ def gate(
             "nothing to compare with", hint="give --baseline, or write one: --update-baseline FILE"
         )
     files = {path: format_for(path) for path in outputs or ()}
+    check_folders(*files)
     allowed = {
         "throughput": _percent("--throughput", throughput, below=100),
         "ttft": _percent("--ttft", ttft),
@@ -112,11 +150,14 @@ def gate(
         check_replaceable(Path(update_baseline))
     from vllmdoctor.commands_gate import causes, given
     from vllmdoctor.gate import Tolerances, compare
-    from vllmdoctor.sources import History
 
-    window = window_of(duration, every, History(match=match, prefix=metric_prefix))
-    before = given(baselines, window, _watcher) if baselines else None
-    here = given(candidates, window, _watcher)
+    targets = [*candidates, *(baselines or ())]
+    asked = Asked(requests, concurrency, warmup, max_requests)
+    asked.check(probe, targets)
+    window = window_of(duration, every, history_of(targets, match, "", "", metric_prefix, None))
+    measure = prober(asked, window.duration_s) if probe else None
+    before = given(baselines, window, _watcher, measure) if baselines else None
+    here = given(candidates, window, _watcher, measure)
     if before is None:
         _update(update_baseline, here)
         return
@@ -126,7 +167,7 @@ def gate(
     _show(found, fmt)
     for path, form in files.items():
         _write(found, path, form)
-    if update_baseline and code == EXIT_DONE:
+    if update_baseline and found.passed:
         _update(update_baseline, here)
     elif update_baseline:
         say(f"baseline {update_baseline} not updated: the gate did not pass")

@@ -49,6 +49,12 @@ def check_new(*paths: str) -> None:
     for path in paths:
         if path and Path(path).exists():
             raise FileExists(f"{path} exists", hint="choose another name; nothing is ever overwritten")
+    check_folders(*paths)
+
+
+def check_folders(*paths: str) -> None:
+    """Before any work is done: UsageError for a file whose folder does not exist."""
+    for path in paths:
         if path and not Path(path).absolute().parent.is_dir():
             raise UsageError(f"no folder {Path(path).parent} to write {Path(path).name} into")
 

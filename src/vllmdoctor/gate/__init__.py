@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vllmdoctor.gate.both import by_metrics, by_requests, by_summaries
-from vllmdoctor.gate.changed import changes, load_differs, tokens_differ
-from vllmdoctor.gate.evidence import Given, Kind, common_kind, same_data, side
+from vllmdoctor.gate.changed import changes, load_differs, requests_differ, tokens_differ
+from vllmdoctor.gate.evidence import Given, Kind, common_kind, left_out, same_data, side
 from vllmdoctor.gate.verdict import FALSE_ALARM, Question, whole
 from vllmdoctor.model_gate import Cause, Gate, Judgement, Measure
 
@@ -66,7 +66,9 @@ def _compare(baseline: Given, candidate: Given, tolerances: Tolerances, causes: 
     measures = list(found)
     other = load_differs(baseline, candidate)
     if other:
-        measures = [m if m.share else _unlike(m, f"another load was sent: {other}") for m in measures]
+        why = f"another load was sent: {other}"
+        shares = {"errors"} if requests_differ(baseline, candidate) else {"errors", "correctness"}
+        measures = [m if m.name in shares else _unlike(m, why) for m in measures]
     unlike = tokens_differ(baseline, candidate)
     if unlike:
         measures = [_unlike(m, unlike) if m.name.startswith("itl") else m for m in measures]
@@ -77,6 +79,12 @@ def _compare(baseline: Given, candidate: Given, tolerances: Tolerances, causes: 
     changed = changes(baseline, candidate)
     if any(c.key == "model" for c in changed):
         notes.append("the two sides served different models")
+    for name, given in (("baseline", baseline), ("candidate", candidate)):
+        without = left_out(given, kind)
+        if without:
+            notes.append(
+                f"{without} of {len(given.recordings)} runs of the {name} left out: no {kind.value} in it"
+            )
     notes += [
         f"{g.what}: {g.why}" for given in (baseline, candidate) for r in given.recordings for g in r.gaps
     ]

@@ -12,7 +12,7 @@ from vllmdoctor.gate.evidence import Given
 from vllmdoctor.gate.lined_up import line_up
 from vllmdoctor.gate.load import SAME
 from vllmdoctor.gate.metrics import Servers
-from vllmdoctor.gate.summaries import over_runs
+from vllmdoctor.gate.summaries import over_runs, succeeded
 from vllmdoctor.gate.verdict import FALSE_ALARM, Question, judge, judge_share
 from vllmdoctor.model_gate import Context, Judgement, Measure
 
@@ -66,17 +66,23 @@ def by_metrics(baseline: Given, candidate: Given, questions: Sequence[Question])
 
 
 def by_summaries(baseline: Given, candidate: Given, questions: Sequence[Question]) -> Found:
-    """From summaries of runs: the p95 where both have it, else the mean."""
+    """From summaries of runs: the p95 where both have it, else the mean; and how many requests failed."""
     names = {
         "throughput": (run_series.THROUGHPUT, ""),
         "ttft_p95": (run_series.TTFT_P95, run_series.TTFT_MEAN),
         "itl_p95": (run_series.ITL_P95, run_series.ITL_MEAN),
     }
-    asked = [q for q in questions if q.name in names]
+    sides = [g.summaries for g in (baseline, candidate)]
+    counts = [succeeded(side) for side in sides]
+    asked = [q for q in questions if q.name in names or (q.name == "errors" and all(of for _, of in counts))]
+    alarm = FALSE_ALARM / len(asked)
     measures = []
     for question in asked:
+        if question.name == "errors":
+            good, of = zip(*counts, strict=True)
+            measures.append(judge_share(question, good, of, alarm))
+            continue
         first, other = names[question.name]
-        sides = [g.summaries for g in (baseline, candidate)]
         if other and not all(first in s for side in sides for s in side):
             first = other
             question = replace(
@@ -84,9 +90,7 @@ def by_summaries(baseline: Given, candidate: Given, questions: Sequence[Question
                 name=question.name.replace("p95", "mean"),
                 title=question.title.replace("p95", "mean"),
             )
-        measure = judge(
-            question, over_runs(sides[0], first), over_runs(sides[1], first), FALSE_ALARM / len(asked)
-        )
+        measure = judge(question, over_runs(sides[0], first), over_runs(sides[1], first), alarm)
         if (
             measure.judgement is Judgement.INCONCLUSIVE
             and math.isnan(measure.low)

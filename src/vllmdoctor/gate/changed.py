@@ -2,18 +2,24 @@
 
 from collections.abc import Mapping
 
+from vllmdoctor import probe_series as series
 from vllmdoctor.engines import frames
 from vllmdoctor.facts import engine_facts, server_version
 from vllmdoctor.gate.evidence import Given
 from vllmdoctor.model_gate import Change
 from vllmdoctor.vitals import Vitals
 
-LOAD = ("probe_loop", "probe_concurrency", "probe_rate", "probe_requests_sha256")
-"""Facts of a run's load: with others, neither its throughput nor its latencies can be compared."""
+LOAD = {
+    series.LOOP: "loop",
+    series.CONCURRENCY: "concurrency",
+    series.RATE: "rate",
+    series.REQUESTS_SHA256: "other requests, or not as many",
+}
+"""Facts of a run's load, and how each is called: with others, nothing of its speed can be compared."""
 
 PROVENANCE = "baseline_"
 _PLACES = ("host", "port", "uds", "root_path")  # where a server listens tells nothing of its speed
-_FIRST = ("vllm_version", "model")
+_FIRST = (series.VLLM_VERSION, series.MODEL)
 
 
 def changes(baseline: Given, candidate: Given) -> tuple[Change, ...]:
@@ -28,27 +34,53 @@ def changes(baseline: Given, candidate: Given) -> tuple[Change, ...]:
 
 
 def load_differs(baseline: Given, candidate: Given) -> str:
-    """How the loads that were sent differ, in words; "" where they are the same or were not told."""
-    before, now = _settings(baseline), _settings(candidate)
+    """How the loads that were sent differ, in words; "" where they are the same or were not told.
+
+    A side whose runs were of several loads is like no other.
+    """
     found = []
-    for key in LOAD:
-        a, b = before.get(key), now.get(key)
-        if a is None or b is None or a == b:
+    for key, name in LOAD.items():
+        before, now = _told(baseline, key), _told(candidate, key)
+        if not before or not now or (before == now and len(now) == 1):
             continue
-        shown = "" if key.endswith("sha256") else f" {a} -> {b}"
-        found.append(f"{key.removeprefix('probe_').replace('_sha256', '')}{shown}")
+        shown = "" if key == series.REQUESTS_SHA256 else f" {_words(before)} -> {_words(now)}"
+        found.append(f"{name}{shown}")
     return ", ".join(found)
+
+
+def loads_mixed(given: Given) -> str:
+    """The loads of a side whose runs were of several, in words; "" else."""
+    mixed = ((name, _told(given, key)) for key, name in LOAD.items())
+    return ", ".join(f"{name} {_words(values)}" for name, values in mixed if len(values) > 1)
+
+
+def requests_differ(baseline: Given, candidate: Given) -> bool:
+    """Whether other requests were sent, so that even right and wrong cannot be compared."""
+    before, now = (_told(given, series.REQUESTS_SHA256) for given in (baseline, candidate))
+    return bool(before and now and len(before | now) > 1)
 
 
 def closed_loop(given: Given) -> bool:
     """Whether each client waited for its answer before it sent again, so that the server set the pace."""
-    return _settings(given).get("probe_loop") == "closed"
+    return _told(given, series.LOOP) == {"closed"}
 
 
 def tokens_differ(baseline: Given, candidate: Given) -> str:
     """Why times between tokens cannot be compared, where the two sides took them differently; "" else."""
-    kinds = [_settings(given).get("probe_itl", "between tokens") for given in (baseline, candidate)]
-    return "" if kinds[0] == kinds[1] else f"not the same was measured: {kinds[0]} -> {kinds[1]}"
+    before, now = (_told(given, series.ITL_KIND, "between tokens") for given in (baseline, candidate))
+    if len(before | now) == 1:
+        return ""
+    return f"not the same was measured: {_words(before)} -> {_words(now)}"
+
+
+def _told(given: Given, key: str, usual: str = "") -> set[str]:
+    """What the runs of a side say of themselves; `usual` is what one means that does not say it."""
+    said = ({f.key: _spelt(f.value) for f in run.facts}.get(key, usual) for run in given.recordings)
+    return {value for value in said if value}
+
+
+def _words(values: set[str]) -> str:
+    return " and ".join(sorted(values, key=lambda v: (len(v), v)))
 
 
 def _settings(given: Given) -> Mapping[str, str]:

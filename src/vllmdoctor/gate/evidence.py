@@ -72,6 +72,14 @@ def common_kind(baseline: Given, candidate: Given) -> Kind:
     )
 
 
+def left_out(given: Given, kind: Kind) -> int:
+    """How many recordings of a side hold nothing of the form that is compared."""
+    if kind is Kind.METRICS:
+        return len(given.recordings) - len(given.servers)
+    told = kind is Kind.SUMMARIES
+    return sum(not runs_of(r) and not (told and summaries_of(r)) for r in given.recordings)
+
+
 def side(given: Given, kind: Kind) -> Side:
     """What is shown of a side."""
     facts = {f.key: str(f.value) for r in given.recordings for f in reversed(r.facts)}
@@ -98,10 +106,11 @@ def same_data(baseline: Given, candidate: Given) -> bool:
     """Whether both sides hold the very same samples."""
     if len(baseline.recordings) != len(candidate.recordings):
         return False
-    return all(_equal(a, b) for a, b in zip(baseline.recordings, candidate.recordings, strict=True))
+    return all(equal(a, b) for a, b in zip(baseline.recordings, candidate.recordings, strict=True))
 
 
-def _equal(a: Recording, b: Recording) -> bool:
+def equal(a: Recording, b: Recording) -> bool:
+    """Whether two recordings hold the very same samples."""
     one, other = _columns(a), _columns(b)
     return one.keys() == other.keys() and all(
         np.array_equal(c.times, other[key].times)

@@ -43,6 +43,13 @@ def summary_of(run: Run) -> Summary:
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
+def succeeded(summaries: Sequence[Summary]) -> tuple[int, int]:
+    """(how many requests succeeded, how many were sent); 0 sent where a run does not count its failures."""
+    pairs = [(s.get(run_series.COMPLETED, math.nan), s.get(run_series.FAILED, math.nan)) for s in summaries]
+    good, bad = (sum(column) for column in zip(*pairs, strict=True))
+    return (int(good), int(good + bad)) if math.isfinite(good + bad) else (0, 0)
+
+
 def over_runs(summaries: Sequence[Summary], name: str) -> Estimate:
     """A measure's mean over the runs, with the spread between them."""
     values = np.array([s[name] for s in summaries if name in s])

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vllmdoctor import probe_series as series
 from vllmdoctor import run_series as run
 from vllmdoctor.model import Observation
 from vllmdoctor.results.rows import Row, number, observations, summary
@@ -99,10 +100,10 @@ def _of_summary(document: Mapping[str, Any], name: str) -> tuple[Observation, ..
 def _facts(config: Mapping[str, Any], *, itl: str) -> dict[str, str | float | int]:
     load = _load(config)
     return {
-        "probe_concurrency": load.get("concurrency") or "",
-        "probe_rate": load.get("request_rate") or load.get("rate") or "",
-        "probe_tool": PROGRAM,
-        "probe_itl": itl,
+        series.CONCURRENCY: load.get("concurrency") or "",
+        series.RATE: load.get("request_rate") or load.get("rate") or "",
+        series.TOOL: PROGRAM,
+        series.ITL_KIND: itl,
     }
 
 

@@ -7,8 +7,10 @@ The fields are those of GenerativeBenchmarksReport: `benchmarks[].requests.succe
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from vllmdoctor import probe_series as series
 from vllmdoctor import run_series as run
 from vllmdoctor.errors import UsageError
 from vllmdoctor.model import Observation
@@ -31,7 +33,8 @@ def runs(documents: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[Obser
         raise UsageError(f"{name} holds no benchmark", hint="did GuideLLM end before its first one did?")
     if len(loads) > 1:
         raise UsageError(
-            f"{name} holds benchmarks of {len(loads)} loads: {', '.join(sorted(map(' '.join, loads)))}",
+            f"{name} holds benchmarks of {len(loads)} loads: "
+            + ", ".join(sorted(f"{kind} {size}" for kind, size in loads)),
             hint="a gate compares one load: run guidellm with one rate, not as a sweep",
         )
     return tuple(_run(b, documents[0], name) for b in benchmarks)
@@ -41,11 +44,14 @@ def _run(benchmark: Mapping[str, Any], document: Mapping[str, Any], name: str) -
     requests = benchmark.get("requests") or {}
     done, failed = requests.get("successful") or [], requests.get("errored") or []
     facts = _facts(benchmark, document)
-    total = number(((benchmark["metrics"].get("request_totals")) or {}).get("successful"))
-    if done and not total > len(done):
+    totals = benchmark["metrics"].get("request_totals") or {}
+    whole = not (number(totals.get("successful")) > len(done) or number(totals.get("errored")) > len(failed))
+    if (done or failed) and whole:
         rows = [_row(each, failed=False) for each in done] + [_row(each, failed=True) for each in failed]
+        last = _first(benchmark, "end_time")  # of one that failed before it was sent no more is known
+        rows = [replace(r, end=last) if r.failed and math.isnan(r.end) else r for r in rows]
         return observations([r for r in rows if math.isfinite(r.end)], facts, name)
-    why = "the file holds a sample of the requests" if done else "the file holds no requests"
+    why = "the file holds a sample of the requests" if done or failed else "the file holds no requests"
     end = number(benchmark.get("end_time"))
     return summary(_summary(benchmark["metrics"]), facts, name, end if math.isfinite(end) else 0.0, why)
 
@@ -89,15 +95,15 @@ def _facts(benchmark: Mapping[str, Any], document: Mapping[str, Any]) -> dict[st
     closed = kind in ("concurrent", "synchronous", "throughput")
     backend = (benchmark.get("config") or {}).get("backend") or (document.get("args") or {})
     return {
-        "model": str(backend.get("model") or ""),
-        "probe_loop": "closed" if closed else "open",
-        "probe_concurrency" if closed else "probe_rate": rate,
-        "probe_tool": PROGRAM,
-        "probe_itl": "mean of each request",
+        series.MODEL: str(backend.get("model") or ""),
+        series.LOOP: "closed" if closed else "open",
+        series.CONCURRENCY if closed else series.RATE: rate,
+        series.TOOL: PROGRAM,
+        series.ITL_KIND: "mean of each request",
     }
 
 
-def _load(benchmark: Mapping[str, Any]) -> tuple[str, str]:
+def _load(benchmark: Mapping[str, Any]) -> tuple[str, str | float]:
     """The kind of load and its size."""
     config = benchmark.get("config") or benchmark.get("args") or {}
     strategy = config.get("strategy") or {}
@@ -105,7 +111,7 @@ def _load(benchmark: Mapping[str, Any]) -> tuple[str, str]:
     size = next(
         (strategy[k] for k in ("streams", "rate", "max_concurrency") if strategy.get(k) is not None), ""
     )
-    return kind, str(size)
+    return kind, size if isinstance(size, int | float) else str(size)
 
 
 def _first(request: Mapping[str, Any], *keys: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from vllmdoctor import probe_series as series
 from vllmdoctor import run_series as run
 from vllmdoctor.model import Observation
 from vllmdoctor.results.rows import Row, number, observations, summary
@@ -70,15 +71,19 @@ def _summary(document: Mapping[str, Any]) -> dict[str, float]:
     def seconds(key: str) -> float:
         return number(document.get(key)) / 1000
 
-    return {
+    counts = {
         run.THROUGHPUT: number(document.get("output_throughput")),
+        run.COMPLETED: number(document.get("completed")),
+        run.FAILED: number(document.get("failed")),
+    }
+    if counts[run.COMPLETED] == 0:  # it writes zeros for latencies that no request had
+        return counts
+    return counts | {
         run.TTFT_P95: seconds("p95_ttft_ms"),
         run.TTFT_MEAN: seconds("mean_ttft_ms"),
         run.ITL_P95: seconds("p95_itl_ms"),
         run.ITL_MEAN: seconds("mean_itl_ms"),
         run.E2E_MEAN: seconds("mean_e2el_ms"),
-        run.COMPLETED: number(document.get("completed")),
-        run.FAILED: number(document.get("failed")),
     }
 
 
@@ -86,11 +91,11 @@ def _facts(document: Mapping[str, Any]) -> dict[str, str | float | int]:
     rate, concurrency = document.get("request_rate"), document.get("max_concurrency")
     closed = rate in ("inf", None) and concurrency is not None
     return {
-        "model": str(document.get("model_id") or ""),
-        "probe_loop": "closed" if closed else "open",
-        "probe_concurrency": concurrency or "",
-        "probe_rate": "" if rate is None else rate,
-        "probe_tool": PROGRAM,
+        series.MODEL: str(document.get("model_id") or ""),
+        series.LOOP: "closed" if closed else "open",
+        series.CONCURRENCY: concurrency or "",
+        series.RATE: "" if rate is None else rate,
+        series.TOOL: PROGRAM,
     }
 
 

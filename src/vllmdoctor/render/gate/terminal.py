@@ -1,5 +1,7 @@
 """A gate for the terminal: the verdict, the measures, what changed and the likely reason."""
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -16,6 +18,7 @@ _SAID = {
     Judgement.INCONCLUSIVE: "cannot tell",
 }
 _NUMBERS = (2, 3, 4, 5)
+_SHORTEST = 10  # columns for the titles of the measures
 
 
 def render(gate: Gate, *, width: int = 100, color: bool = False, encoding: str = "utf-8") -> str:
@@ -52,10 +55,10 @@ def _measures(gate: Gate, width: int) -> list[RenderableType]:
     titles = ("baseline", "candidate", "change", "allowed")
     rows = [(Text(), Text(), *(say(t, "dim") for t in titles))]
     rows += [_row(m) for m in gate.measures]
-    columns = list(zip(*rows, strict=True))
-    widths = [widest(column, 14) for column in columns]
-    left = width - sum(widths) + widths[1] - 2 * len(widths) - 2
-    widths[1] = widest(columns[1], max(12, left))
+    widths, left = _widths(rows, width)
+    if left < widest([row[1] for row in rows], width):  # a title that is broken up is worse than a bare sign
+        rows = [(cells[0][:1], *cells[1:]) for cells in rows]
+        widths, left = _widths(rows, width)
     parts: list[RenderableType] = [
         heading("COMPARED", words.certainty(gate)),
         indent(row(rows[0], widths, _NUMBERS)),
@@ -67,6 +70,19 @@ def _measures(gate: Gate, width: int) -> list[RenderableType]:
             for text in (*words.spread(measure), *words.notes(measure))
         ]
     return parts
+
+
+def _widths(rows: Sequence[tuple[Text, ...]], width: int) -> tuple[list[int], int]:
+    """Of each column, and what is left for the titles."""
+    columns = list(zip(*rows, strict=True))
+    widths, left = [0], 0
+    for most in (14, 9):  # on a very narrow page the units go below the numbers
+        widths = [widest(column, most) for column in columns]
+        left = width - sum(widths) + widths[1] - 2 * len(widths) - 2
+        if left >= _SHORTEST:
+            break
+    widths[1] = widest(columns[1], max(_SHORTEST, left))
+    return widths, left
 
 
 def _row(measure: Measure) -> tuple[Text, ...]:
