@@ -156,7 +156,7 @@ def gather_targets(
 
 
 def without_login(target: str) -> str:
-    """The target without a user name, a password and a query, which may hold a key: as it is shown and kept."""
+    """The target as it is shown and kept: without a login, and without a query, which may hold a key."""
     scheme, mark, rest = target.partition("://")
     if not mark:
         return target
