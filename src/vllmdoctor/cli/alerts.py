@@ -73,6 +73,10 @@ def alerts(
         judge_existing(
             existing, vllm_version, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output
         )
+    if scrape != "15s" or fail_on != "never":
+        raise UsageError(
+            "--scrape-interval and --fail-on are for --existing", hint="name a file: --existing rules.yaml"
+        )
     from vllmdoctor.alerts import LIMITS, Basis, rules_for, settings
     from vllmdoctor.alerts.forms import check_format, text
     from vllmdoctor.promql import Metrics, matchers_of, names_for
@@ -82,6 +86,7 @@ def alerts(
     check_format(fmt)
     check_new(output)
     chosen, changed = matchers_of(match), settings(limits or (), LIMITS)
+    _check_matchers(chosen)
     if targets and vllm_version:
         raise UsageError("a target says its own names", hint="leave out --vllm-version, or the target")
     if targets:
@@ -102,6 +107,16 @@ def alerts(
     except OSError as error:
         raise UsageError(f"cannot write {output}: {(error.strerror or str(error)).lower()}") from None
     say(f"{len(rules.alerts)} alerts and {len(rules.records)} recordings written to {output}")
+
+
+def _check_matchers(chosen: tuple[str, ...]) -> None:
+    """UsageError for what Prometheus would refuse: a second name, or a regular expression that is none."""
+    from vllmdoctor.promlint.parse import Unreadable, parse
+
+    try:
+        parse(f"up{{{','.join(chosen)}}}")
+    except (Unreadable, UnicodeEncodeError) as error:
+        raise UsageError(f"not a label matcher: {','.join(chosen)!r}: {error}") from None
 
 
 def _names_of(targets: list[str]) -> "tuple[Spelling, str, Release]":
