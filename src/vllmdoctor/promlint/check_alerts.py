@@ -7,7 +7,7 @@ from dataclasses import replace
 from vllmdoctor.model import Severity
 from vllmdoctor.promlint.durations import seconds
 from vllmdoctor.promlint.flaws import Context, Step
-from vllmdoctor.promlint.lives import metric
+from vllmdoctor.promlint.lives import metric, spelt_as
 from vllmdoctor.promlint.nodes import (
     COMPARISONS,
     Aggregate,
@@ -21,10 +21,11 @@ from vllmdoctor.promlint.nodes import (
     selectors,
     walk,
 )
-from vllmdoctor.promlint.shape import labels, share
+from vllmdoctor.promlint.shape import folded, labels, share
 
 _PROGRESS = frozenset(("generation_tokens", "prompt_tokens", "requests_finished"))
 _LOWER = frozenset(("<", "<=", "=="))
+_PICKS = frozenset(("topk", "bottomk", "limitk", "limit_ratio"))  # what they let through keeps its labels
 _FULL = 0.8  # from here on a limit on the KV usage means "full"
 _LONG_S = 300.0  # a window of five minutes is a `for` of its own
 _MEMORY = re.compile(r"\boom\b|out[ -]of[ -]memory", re.IGNORECASE)
@@ -48,12 +49,10 @@ def idle(tree: Node, context: Context) -> Iterator[Step]:
     yield Step("fires-when-idle", Severity.WARNING, top, new, what)
 
 
-def _of_each_server(top: Binary) -> Binary:
+def _of_each_server(top: Binary) -> Node:
     """The comparison without the labels that other series of a server do not have."""
     side = labels(top.lhs)
-    if side is None or side.exact or not side.names:
-        return top
-    return replace(top, lhs=Aggregate("sum", bare(top.lhs), "without", tuple(sorted(side.names))))
+    return top if side is None or side.exact else folded(top, side.names)
 
 
 def full(tree: Node, context: Context) -> Iterator[Step]:
@@ -88,8 +87,9 @@ def _beside(side: Node, read: Selector, name: str) -> Node:
     """Another series of the same servers, grouped as the side is, so that the two match."""
     apart = ("finished_reason", "le", "reason", "quantile")
     matchers = tuple(m for m in read.matchers if m.label not in apart)
+    name = spelt_as(read.name, name)
     series = Selector(name, matchers, offset=read.offset, said=name)
-    outer = next((each for each in walk(side) if isinstance(each, Aggregate)), None)
+    outer = next((each for each in walk(side) if isinstance(each, Aggregate) and each.op not in _PICKS), None)
     if outer is None:
         return series
     return Aggregate("sum", series, outer.grouping, outer.labels)

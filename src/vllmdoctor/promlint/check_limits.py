@@ -15,6 +15,7 @@ from vllmdoctor.promlint.nodes import (
     Call,
     Node,
     Number,
+    Paren,
     Selector,
     bare,
     paths,
@@ -125,10 +126,14 @@ def divisions(tree: Node, context: Context) -> Iterator[Step]:
             continue
         if not _can_be_zero(node.rhs):
             continue
+        if context.alerts and _below(node, above):
+            continue
         harmless = part_of(node.lhs, node.rhs) or seconds_of(node) is not None
         if harmless and context.use != "record" and not _averaged(above):
             continue
         new = replace(node, rhs=Binary(">", bare(node.rhs), Number("0")))
+        if context.alerts and _requests(node):  # many wait and none runs: it must fire then
+            new = replace(node, rhs=Call("clamp_min", (bare(node.rhs), Number("1"))))
         if harmless:
             what = "without traffic this is 0/0 = NaN, and every mean over it becomes NaN"
             yield Step("unguarded-division", Severity.INFO, node, new, what)
@@ -137,6 +142,27 @@ def divisions(tree: Node, context: Context) -> Iterator[Step]:
             what = "when the divisor is 0 this is +Inf, and the rule fires" if context.alerts else (
                 "when the divisor is 0 this is +Inf or NaN")  # fmt: skip
             yield Step("unguarded-division", severity, node, new, what)
+
+
+def _below(node: Binary, above: tuple[Node, ...]) -> bool:
+    """Whether it is only held against an upper end: +Inf and NaN are not below anything."""
+    inside: Node = node
+    for parent in reversed(above):
+        if isinstance(parent, Binary) and parent.op in COMPARISONS:
+            return parent.op in ("<", "<=") and parent.lhs is inside and not parent.as_bool
+        if not isinstance(parent, Paren):
+            return False
+        inside = parent
+    return False
+
+
+def _requests(node: Binary) -> bool:
+    """Whether requests are divided by other requests, as those that wait by those that run."""
+    above, below = (set(selectors(side)) for side in (node.lhs, node.rhs))
+    counted = all(
+        each.name.endswith(("num_requests_running", "num_requests_waiting")) for each in above | below
+    )
+    return counted and not above <= below
 
 
 def _averaged(above: tuple[Node, ...]) -> bool:
