@@ -151,6 +151,16 @@ def test_a_file_is_written_once_and_never_over_another(
     assert path.read_bytes() == before
 
 
+def test_a_target_that_cannot_be_read_is_told_where_another_gives_the_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["alerts", "example:healthy", "http://127.0.0.1:1"]) == 0
+    told = capsys.readouterr()
+    failure = "http://127.0.0.1:1/metrics refused the connection"
+    assert told.err == f"{failure}: its names are not in these rules\n"
+    assert told.out.splitlines()[0].endswith(f"example:healthy http://127.0.0.1:1 (not read: {failure}).")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

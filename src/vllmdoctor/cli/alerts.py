@@ -120,15 +120,24 @@ def _check_matchers(chosen: tuple[str, ...]) -> None:
 
 
 def _names_of(targets: list[str]) -> "tuple[Spelling, str, Release]":
-    """The names that servers or recordings show, whose they are, and the release where it is one."""
+    """The names that servers or recordings show, whose they are, and the release where it is one.
+
+    A target that could not be read is told: its names are not among them.
+    """
     from vllmdoctor.engines import frames
     from vllmdoctor.facts import server_version
     from vllmdoctor.promql import names_on
     from vllmdoctor.sources import gather_targets, without_login
+    from vllmdoctor.sources.observe import failure_of
 
     recording = gather_targets(targets, window_of("1s", "1s"))
     pages = [{series.partition("{")[0] for series in of} for of in recording.columns.values()]
     release = None
     for frame in frames(recording):
         release = server_version(recording, frame, "").release
-    return names_on(pages), " ".join(map(without_login, targets)), release
+    told = [failure_of(each) for each in (*recording.gaps, *recording.events)]
+    missed = dict.fromkeys(what for what in told if what)
+    for what in missed:
+        say(f"{what}: its names are not in these rules")
+    whose = " ".join(map(without_login, targets))
+    return names_on(pages), f"{whose} (not read: {'; '.join(missed)})" if missed else whose, release

@@ -3,8 +3,10 @@
 import json
 
 from vllmdoctor.promlint.linting import Linted
+from vllmdoctor.promql import in_lines
 from vllmdoctor.versions import releases
 
+_WIDTH = 66  # what a terminal of 80 columns has beside the margin
 SCHEMA = "vllmdoctor/alerts-lint/1"
 Row = tuple[str, str, int, str, str]
 Block = tuple[str, str, str, tuple[Row, ...]]
@@ -19,12 +21,12 @@ def head(linted: Linted) -> str:
 
 
 def blocks(linted: Linted) -> list[Block]:
-    """Place, expression, corrected expression, and (severity's name, slug, line, piece, what) of each."""
+    """Place, expression, the lines of the corrected one, and each (severity's name, slug, line, piece, what)."""
     return [
         (
             f"line {each.line}, {each.place}",
             each.expression,
-            each.corrected,
+            in_lines(each.corrected, _WIDTH),
             tuple((f.severity.name.lower(), f.slug, f.line, f.piece, f.what) for f in each.findings),
         )
         for each in linted.faulty
