@@ -325,3 +325,26 @@ def test_what_is_written_instead_does_what_was_meant(wrong: str, right: str) -> 
 )
 def test_nothing_is_said_against_what_is_right(right: str) -> None:
     assert corrected(right) == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "unit", "right"),
+    [
+        (
+            "rate(vllm:generation_tokens_total[$__interval])",
+            "none",
+            "rate(vllm:generation_tokens_total[$__rate_interval])",
+        ),
+        ("sum(DCGM_FI_DEV_FB_USED)", "bytes", "1048576 * sum(DCGM_FI_DEV_FB_USED)"),
+        ("DCGM_FI_DEV_FB_USED", "decmbytes", ""),
+        ("1048576 * DCGM_FI_DEV_FB_USED", "bytes", ""),
+    ],
+)
+def test_a_panel_s_window_and_unit_fit_what_it_shows(wrong: str, unit: str, right: str) -> None:
+    panel = {
+        "title": "P",
+        "fieldConfig": {"defaults": {"unit": unit}},
+        "targets": [{"refId": "A", "expr": wrong}],
+    }
+    found = lint_text(json.dumps({"panels": [panel]}), "d.json").faulty
+    assert [each.corrected for each in found] == ([right] if right else [])

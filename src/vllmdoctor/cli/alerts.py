@@ -135,7 +135,7 @@ def _names_of(targets: list[str]) -> "tuple[Spelling, str, Release]":
     release = None
     for frame in frames(recording):
         release = server_version(recording, frame, "").release
-    told = [failure_of(each) for each in (*recording.gaps, *recording.events)]
+    told = [*map(failure_of, recording.gaps), *map(failure_of, recording.events)]
     missed = dict.fromkeys(what for what in told if what)
     for what in missed:
         say(f"{what}: its names are not in these rules")

@@ -11,6 +11,7 @@ from vllmdoctor.promlint.flaws import Context, Step
 from vllmdoctor.promlint.lives import metric
 from vllmdoctor.promlint.nodes import (
     COMPARISONS,
+    Aggregate,
     Binary,
     Call,
     Node,
@@ -28,6 +29,7 @@ _SAMPLES = 4  # a rate needs two; one may be missing, and scrapes are not on tim
 # From here on a limit on seconds was meant in milliseconds.
 _MILLISECONDS: Mapping[str, float] = MappingProxyType({"ttft": 100, "itl": 20, "tpot": 20})
 _MILLISECONDS_ELSE = 2000.0
+_INTERVALS = frozenset(("$__interval", "${__interval}", "[[__interval]]"))
 _MIB = 1048576.0
 _NO_LIMIT = "container_spec_memory_limit_bytes"  # 0 where there is none
 
@@ -84,9 +86,19 @@ def panels(tree: Node, context: Context) -> Iterator[Step]:
     elif timed is not None and context.unit == "ms":
         new = Binary("*", Number("1000"), tree)
         what = f"{timed.family} is in seconds and the panel's unit is ms"
+    elif context.unit in ("bytes", "decbytes") and _in_mib(tree):
+        new = Binary("*", Number("1048576"), tree)
+        what = "it is in MiB and the panel's unit is bytes"
     else:
         return
     yield Step("panel-unit", Severity.WARNING, tree, new, what)
+
+
+def _in_mib(tree: Node) -> bool:
+    while isinstance(tree, Aggregate):
+        tree = bare(tree.expr)
+    found = metric(tree.name) if isinstance(tree, Selector) else None
+    return found is not None and found.spelling is not None and found.spelling.scale == _MIB
 
 
 def _hundredth(tree: Node) -> Node:
@@ -107,6 +119,10 @@ def windows(tree: Node, context: Context) -> Iterator[Step]:
         series = bare(node.args[0])
         if not isinstance(series, Selector) or metric(series.name) is None:
             continue
+        if series.range in _INTERVALS and context.use == "panel":
+            new = replace(series, range=context.window)
+            what = f"{series.range} can be shorter than two scrapes when zoomed in: no data then"
+            yield Step("short-window", Severity.WARNING, series, new, what)
         length = seconds(series.range)
         if length is not None and length < needed:
             new = replace(series, range=duration(round(needed * 1000)))

@@ -3,10 +3,8 @@
 import json
 
 from vllmdoctor.promlint.linting import Linted
-from vllmdoctor.promql import in_lines
 from vllmdoctor.versions import releases
 
-_WIDTH = 66  # what a terminal of 80 columns has beside the margin
 SCHEMA = "vllmdoctor/alerts-lint/1"
 Row = tuple[str, str, int, str, str]
 Block = tuple[str, str, str, tuple[Row, ...]]
@@ -21,12 +19,12 @@ def head(linted: Linted) -> str:
 
 
 def blocks(linted: Linted) -> list[Block]:
-    """Place, expression, the lines of the corrected one, and each (severity's name, slug, line, piece, what)."""
+    """Place, expression, corrected expression, and (severity's name, slug, line, piece, what) of each."""
     return [
         (
             f"line {each.line}, {each.place}",
             each.expression,
-            in_lines(each.corrected, _WIDTH),
+            each.corrected,
             tuple((f.severity.name.lower(), f.slug, f.line, f.piece, f.what) for f in each.findings),
         )
         for each in linted.faulty
