@@ -151,6 +151,22 @@ def test_a_file_is_written_once_and_never_over_another(
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("given", "whose", "told"),
+    [
+        ("0.5.0", "every release of vLLM", "vLLM 0.5.0 has no names known here"),
+        ("99.1", "vLLM 99.1", "vLLM 99.1 is newer than the names known here"),
+    ],
+)
+def test_a_release_whose_names_are_not_known_is_told(
+    given: str, whose: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["alerts", "--vllm-version", given]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(told)
+    assert said.out.splitlines()[0].endswith(f" for {whose}.")
+
+
 def test_a_target_that_cannot_be_read_is_told_where_another_gives_the_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -32,6 +32,11 @@ def test_the_page_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert max(map(len, page.splitlines())) <= int(name)
 
 
+def test_a_build_without_a_release_is_checked_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alerts", "--existing", RIGHT, "--vllm-version", "0.1.dev1", "--fail-on", "info"]) == 0
+    assert "vLLM 0.1.dev1 has no names known here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("path", "fail_on", "code"),
     [(FAULTY, "never", 0), (FAULTY, "critical", 1), (FAULTY, "info", 1), (RIGHT, "info", 0)],

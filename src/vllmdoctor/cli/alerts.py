@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vllmdoctor.cli.judging import check_version, window_of
+from vllmdoctor.cli.judging import release_of, window_of
 from vllmdoctor.cli.options import VllmVersion
 from vllmdoctor.cli.terminal import check_new, say
 from vllmdoctor.errors import UsageError
@@ -63,16 +63,14 @@ def alerts(
     output: Annotated[str, typer.Option("--output", "-o", help="write into a new file", metavar="FILE")] = "",
 ) -> None:
     """Write Prometheus rules: recordings, and an alert for each cause that metrics show. Or check yours."""
+    release: Release = release_of(vllm_version)
     if existing:
         from vllmdoctor.cli.existing import judge_existing
 
         if targets or match or limits:
             raise UsageError("--existing is checked as it is", hint="leave out targets, --match and --set")
-        check_version(vllm_version)
         check_new(output)
-        judge_existing(
-            existing, vllm_version, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output
-        )
+        judge_existing(existing, release, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output)
     if scrape != "15s" or fail_on != "never":
         raise UsageError(
             "--scrape-interval and --fail-on are for --existing", hint="name a file: --existing rules.yaml"
@@ -82,7 +80,6 @@ def alerts(
     from vllmdoctor.promql import Metrics, matchers_of, names_for
 
     fmt = fmt or "rules"
-    check_version(vllm_version)
     check_format(fmt)
     check_new(output)
     chosen, changed = matchers_of(match), settings(limits or (), LIMITS)
@@ -92,10 +89,7 @@ def alerts(
     if targets:
         names, whose, release = _names_of(targets)
     else:
-        from vllmdoctor.release import Version
-
-        release = Version.parse(vllm_version) if vllm_version else None
-        names, whose = names_for(release), f"vLLM {vllm_version}" if vllm_version else "every release of vLLM"
+        names, whose = names_for(release), f"vLLM {release}" if release else "every release of vLLM"
     rules = rules_for(Basis(Metrics(names, chosen), changed))
     written = text(rules, fmt, whose, release, runbooks if runbooks.endswith("/") else f"{runbooks}/")
     if not output:
