@@ -305,6 +305,11 @@ def corrected(expr: str) -> str:
             "ray_vllm_kv_cache_usage_perc > 0.9",
             "ray_vllm_kv_cache_usage_perc > 0.9 and ray_vllm_num_requests_waiting > 0",
         ),
+        (
+            "increase(vllm:e2e_request_latency_seconds_count[5m]) == 0",
+            "increase(vllm:e2e_request_latency_seconds_count[5m]) == 0 "
+            "and vllm:num_requests_running + vllm:num_requests_waiting > 0",
+        ),
         ("avg(DCGM_FI_DEV_GPU_UTIL) < 0.3", "avg(DCGM_FI_DEV_GPU_UTIL) < 30"),
     ],
 )
@@ -319,6 +324,8 @@ def test_what_is_written_instead_does_what_was_meant(wrong: str, right: str) -> 
         "/ rate(container_cpu_cfs_periods_total[5m]) > 0.25",
         "rate(vllm:prompt_tokens_total[5m]) / rate(vllm:prompt_tokens_total[5m] offset 1d) < 0.5 "
         "and on (pod) vllm:num_requests_running > 2",
+        "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running) > 100",
+        "rate(vllm:iteration_tokens_total_sum[5m]) / rate(vllm:iteration_tokens_total_count[5m]) > 8000",
         "vllm:iteration_tokens_total_count unless vllm:iteration_tokens_total_count offset 2m",
         "vllm:gpu_prefix_cache_hit_rate > 0.9 or 0 * rate(vllm:prefix_cache_queries_total[5m]) > 1",
     ],

@@ -63,14 +63,14 @@ def alerts(
     output: Annotated[str, typer.Option("--output", "-o", help="write into a new file", metavar="FILE")] = "",
 ) -> None:
     """Write Prometheus rules: recordings, and an alert for each cause that metrics show. Or check yours."""
-    release: Release = release_of(vllm_version)
+    given = release_of(vllm_version)
     if existing:
         from vllmdoctor.cli.existing import judge_existing
 
         if targets or match or limits:
             raise UsageError("--existing is checked as it is", hint="leave out targets, --match and --set")
         check_new(output)
-        judge_existing(existing, release, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output)
+        judge_existing(existing, given, scrape=scrape, fmt=fmt or "text", fail_on=fail_on, output=output)
     if scrape != "15s" or fail_on != "never":
         raise UsageError(
             "--scrape-interval and --fail-on are for --existing", hint="name a file: --existing rules.yaml"
@@ -80,6 +80,7 @@ def alerts(
     from vllmdoctor.promql import Metrics, matchers_of, names_for
 
     fmt = fmt or "rules"
+    release: Release = given
     check_format(fmt)
     check_new(output)
     chosen, changed = matchers_of(match), settings(limits or (), LIMITS)

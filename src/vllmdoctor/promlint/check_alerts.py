@@ -7,7 +7,7 @@ from dataclasses import replace
 from vllmdoctor.model import Severity
 from vllmdoctor.promlint.durations import seconds
 from vllmdoctor.promlint.flaws import Context, Step
-from vllmdoctor.promlint.lives import metric, spelt_as
+from vllmdoctor.promlint.lives import Metric, metric, spelt_as
 from vllmdoctor.promlint.nodes import (
     COMPARISONS,
     Aggregate,
@@ -40,13 +40,19 @@ def idle(tree: Node, context: Context) -> Iterator[Step]:
         return
     read = list(selectors(top.lhs))
     found = [metric(each.name) for each in read]
-    if not read or any(f is None or f.signal is None or f.signal.name not in _PROGRESS for f in found):
+    if not read or not all(f is not None and _progress(f) for f in found):
         return
     asked = (_beside(top.lhs, read[0], f"vllm:num_requests_{each}") for each in ("running", "waiting"))
     busy = Binary("+", next(asked), next(asked))
     what = "it fires on an idle server: ask for it only while requests are there"
     new = Binary("and", _of_each_server(top), Binary(">", busy, Number("0")))
     yield Step("fires-when-idle", Severity.WARNING, top, new, what)
+
+
+def _progress(of: Metric) -> bool:
+    """Whether it only grows while there is work: tokens, requests, and what a histogram counts."""
+    counted = of.part == "_count" and of.origin == "vllm"
+    return counted or (of.signal is not None and of.signal.name in _PROGRESS)
 
 
 def _of_each_server(top: Binary) -> Node:

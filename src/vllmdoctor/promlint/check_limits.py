@@ -144,7 +144,7 @@ def divisions(tree: Node, context: Context) -> Iterator[Step]:
             continue
         if context.alerts and _below(node, above):
             continue
-        harmless = part_of(node.lhs, node.rhs) or seconds_of(node) is not None
+        harmless = part_of(node.lhs, node.rhs) or _mean(node)
         if harmless and context.use != "record" and not _averaged(above):
             continue
         new = replace(node, rhs=Binary(">", bare(node.rhs), Number("0")))
@@ -158,6 +158,15 @@ def divisions(tree: Node, context: Context) -> Iterator[Step]:
             what = "when the divisor is 0 this is +Inf, and the rule fires" if context.alerts else (
                 "when the divisor is 0 this is +Inf or NaN")  # fmt: skip
             yield Step("unguarded-division", severity, node, new, what)
+
+
+def _mean(node: Binary) -> bool:
+    """Whether it is a histogram's sum by its count: no count is no sum either."""
+    above, below = ([metric(each.name) for each in selectors(side)] for side in (node.lhs, node.rhs))
+    if len(above) != 1 or len(below) != 1 or above[0] is None or below[0] is None:
+        return seconds_of(node) is not None
+    top, bottom = above[0], below[0]
+    return top.family == bottom.family and (top.part, bottom.part) == ("_sum", "_count")
 
 
 def _below(node: Binary, above: tuple[Node, ...]) -> bool:
@@ -187,6 +196,9 @@ def _averaged(above: tuple[Node, ...]) -> bool:
 
 def _can_be_zero(node: Node) -> bool:
     """Whether a divisor moves and nothing keeps it from 0; sizes of a machine are never 0."""
+    whole = bare(node)
+    if isinstance(whole, Aggregate) and whole.op in ("count", "group"):
+        return False  # of nothing there is no count at all
     if any(isinstance(each, Binary) and each.op in COMPARISONS for each in walk(node)):
         return False
     if any(isinstance(each, Call) and each.func in ("clamp_min", "count_over_time") for each in walk(node)):
