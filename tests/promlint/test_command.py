@@ -22,7 +22,7 @@ def test_the_page_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     linted = lint_file("scheduler-pack.yaml")
     page = expressions(
         head(linted),
-        blocks(linted),
+        blocks(linted, 80 if name == "80" else 100),
         width=80 if name == "80" else 100,
         color=name == "color",
         encoding="ascii" if name == "ascii" else "utf-8",

@@ -31,10 +31,11 @@ def judge_existing(
         linted = lint_text(sys.stdin.read(), "standard input", release, every)
     else:
         linted = lint_file(path, release, every)
+    page = look()
     if fmt == "json":
         sys.stdout.write(as_json(linted))
     else:
-        sys.stdout.write(expressions(head(linted), blocks(linted), **look()))
+        sys.stdout.write(expressions(head(linted), blocks(linted, page["width"]), **page))
     if output:
         try:
             with Path(output).open("x", encoding="utf-8") as file:

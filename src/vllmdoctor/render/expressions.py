@@ -10,7 +10,6 @@ from vllmdoctor.render.pages import SEVERITY_STYLES
 from vllmdoctor.render.words import plural
 
 Row = tuple[str, str, int, str, str]
-_MARGIN = 16  # columns: the indent and the severities, and one to spare
 Block = tuple[str, str, str, Sequence[Row]]
 
 
@@ -24,7 +23,7 @@ def expressions(
 ) -> str:
     """The findings of a file.
 
-    A block is (place, the expression, the expression corrected or "", rows), a row (severity's name,
+    A block is (place, the expression, the lines of the corrected one or "", rows), a row (severity's name,
     slug, line, piece, what).
     """
     from vllmdoctor.render.sheet import heading, indent, paint, say
@@ -33,14 +32,13 @@ def expressions(
     note = f"{plural(faults, 'mistake')} in {plural(len(blocks), 'expression')}" if blocks else ""
     parts: list[RenderableType] = [heading("EXPRESSIONS", note), indent(say(head, "dim"))]
     for block in blocks:
-        parts += [say(""), *_block(block, width - _MARGIN)]
+        parts += [say(""), *_block(block)]
     if not blocks:
         parts += [say(""), indent(say("nothing to say against them", "green"))]
     return paint(parts, width=width, color=color, encoding=encoding).lstrip("\n")
 
 
-def _block(block: Block, width: int) -> list["RenderableType"]:
-    from vllmdoctor.promql import in_lines
+def _block(block: Block) -> list["RenderableType"]:
     from vllmdoctor.render.sheet import grid, indent, line, say
 
     place, text, corrected, rows = block
@@ -51,7 +49,7 @@ def _block(block: Block, width: int) -> list["RenderableType"]:
         table.add_row(say(severity, SEVERITY_STYLES.get(severity, "")), why)
     table.add_row(say("as it is", "dim"), say(" ".join(text.split()), "dim"))
     if corrected:
-        for at, each in enumerate(in_lines(corrected, width).split("\n")):
+        for at, each in enumerate(corrected.split("\n")):
             table.add_row(say("" if at else "write"), say(each, "green"))
     elif any(slug not in ("missing-for", "unreadable") for _, slug, *_ in rows):
         table.add_row(say("write"), say("nothing can stand in its place: see above", "dim"))
