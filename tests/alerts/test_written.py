@@ -13,9 +13,10 @@ from vllmdoctor.alerts import FORMS, LIMITS, SILENT_CAUSES, Basis, limit_of, of_
 from vllmdoctor.alerts.forms import FORMATS, document
 from vllmdoctor.alerts.records import ACCEPTED, LEAK, MEMORY
 from vllmdoctor.cli import main
+from vllmdoctor.flags import Release
 from vllmdoctor.launch_yaml import dump_all, load_all
 from vllmdoctor.promql import Metrics, all_names, names_for
-from vllmdoctor.release import version
+from vllmdoctor.release import Version, version
 from vllmdoctor.rules import all_rules
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -151,6 +152,32 @@ def test_a_file_is_written_once_and_never_over_another(
 
 
 @pytest.mark.parametrize(
+    ("given", "whose", "told"),
+    [
+        ("0.5.0", "every release of vLLM", "vLLM 0.5.0 has no names known here"),
+        ("99.1", "vLLM 99.1", "vLLM 99.1 is newer than the names known here"),
+    ],
+)
+def test_a_release_whose_names_are_not_known_is_told(
+    given: str, whose: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["alerts", "--vllm-version", given]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(told)
+    assert said.out.splitlines()[0].endswith(f" for {whose}.")
+
+
+def test_a_target_that_cannot_be_read_is_told_where_another_gives_the_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["alerts", "example:healthy", "http://127.0.0.1:1"]) == 0
+    told = capsys.readouterr()
+    failure = "http://127.0.0.1:1/metrics refused the connection"
+    assert told.err == f"{failure}: its names are not in these rules\n"
+    assert told.out.splitlines()[0].endswith(f"example:healthy http://127.0.0.1:1 (not read: {failure}).")
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--match", "namespace=prod"), "not a label matcher: namespace=prod"),
@@ -158,6 +185,11 @@ def test_a_file_is_written_once_and_never_over_another(
         (("--set", "overload.trash=1"), "did you mean 'overload.thrash'?"),
         (("--set", "stall.still=30"), "no limit of an alert named 'stall.still'"),
         (("--set", "overload.thrash=much"), "not a limit"),
+        (("--set", "overload.thrash=nan"), "not a limit: 'overload.thrash=nan'"),
+        (("--set", "overload.thrash=-1"), "not a limit: 'overload.thrash=-1'"),
+        (("--match", 'namespace=~"("'), "illegal regex"),
+        (("--match", '__name__="up"'), "metric name must not be set twice"),
+        (("--fail-on", "critical"), "are for --existing"),
         (("--format", "helm"), "no format named 'helm'"),
         (("--vllm-version", "new"), "not a vLLM version"),
         (("--vllm-version", "0.9.0", "example:overload-kv"), "a target says its own names"),
@@ -175,13 +207,13 @@ def test_the_rules_of_some_causes_hold_the_recordings_that_they_read_and_no_othe
     assert {r.name for r in some.records} == {ACCEPTED, MEMORY, LEAK}
 
 
-def test_the_check_of_existing_rules_finds_no_mistake_in_these() -> None:
+@pytest.mark.parametrize("release", [None, version("0.6.6"), version("0.9.2"), version("0.33.0")], ids=str)
+def test_the_check_of_existing_rules_finds_no_mistake_in_these(release: Release) -> None:
     pytest.importorskip("promql_parser", reason="NOT CHECKED: no promql-parser (pip install promql-parser)")
     from vllmdoctor.promlint import lint_text
 
-    release = version("0.33.0")
     body = document(rules_for(Basis(Metrics(names_for(release)))).groups, "rules", "runbooks/")
-    found = lint_text(dump_all([body]), "rules.yml", release).faulty
+    found = lint_text(dump_all([body]), "rules.yml", release if isinstance(release, Version) else None).faulty
     assert [(each.place, f.slug) for each in found for f in each.findings] == []
 
 

@@ -12,8 +12,9 @@ import pytest
 from vllmdoctor.cli import main
 from vllmdoctor.dashboard import Scope, dashboard, rows
 from vllmdoctor.promql import names_for
-from vllmdoctor.release import version
+from vllmdoctor.release import Version, version
 from vllmdoctor.rules import get
+from vllmdoctor.versions import releases
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
@@ -99,6 +100,13 @@ def test_a_release_is_asked_for_its_own_names_only() -> None:
     both = dashboard(None)
     assert "vllm:gpu_cache_usage_perc" in both
     assert "vllm:kv_cache_usage_perc" in both
+
+
+@pytest.mark.parametrize("release", releases(), ids=str)
+def test_every_release_has_one_and_a_panel_without_its_metric_is_left_out(release: Version) -> None:
+    titles = {panel["title"] for panel in panels(dashboard(release))}
+    assert ("Time in the queue" in titles) == (release >= version("0.6.4"))
+    assert "Throughput" in titles
 
 
 def test_without_kubernetes_nothing_is_asked_of_the_cluster() -> None:

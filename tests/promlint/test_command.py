@@ -22,7 +22,7 @@ def test_the_page_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     linted = lint_file("scheduler-pack.yaml")
     page = expressions(
         head(linted),
-        blocks(linted),
+        blocks(linted, 80 if name == "80" else 100),
         width=80 if name == "80" else 100,
         color=name == "color",
         encoding="ascii" if name == "ascii" else "utf-8",
@@ -30,6 +30,11 @@ def test_the_page_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert page == (GOLDEN / f"alerts-existing.{name}.txt").read_text()
     if name in ("80", "100"):
         assert max(map(len, page.splitlines())) <= int(name)
+
+
+def test_a_build_without_a_release_is_checked_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alerts", "--existing", RIGHT, "--vllm-version", "0.1.dev1", "--fail-on", "info"]) == 0
+    assert "vLLM 0.1.dev1 has no names known here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,13 @@ def test_signs_of_any_language_before_an_expression_do_not_shift_it() -> None:
     )
 
 
+def test_aliases_that_multiply_without_end_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    with pytest.raises(UsageError, match="aliases repeat its parts"):
+        lint_text("\n".join([*lines, "groups: *a11"]), "bomb.yml")
+
+
 def test_what_stands_at_two_places_by_an_alias_is_written_once() -> None:
     rules = (
         "groups:\n- rules:\n  - &first\n    alert: A\n    expr: vllm:num_preemptions > 0\n    for: 5m\n"

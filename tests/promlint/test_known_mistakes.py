@@ -1,5 +1,6 @@
 """Files with the mistakes of public rules and dashboards: each is found, told, and written right."""
 
+import json
 import re
 from pathlib import Path
 
@@ -265,3 +266,92 @@ def test_comments_and_order_of_a_rules_file_stay() -> None:
     kept = [line for line in before if "expr" not in line and "vllm:" not in line and "histogram" not in line]
     assert [line for line in after if line in kept] == kept
     assert "        - alert: KvCacheNearlyFull   # pages the on-call" in after
+
+
+def corrected(expr: str) -> str:
+    """An alert's expression as it is written right; "" where nothing is said against it."""
+    rule = {"alert": "A", "expr": expr, "for": "5m"}
+    found = lint_text(json.dumps({"groups": [{"rules": [rule]}]}), "rules.json").faulty
+    return found[0].corrected if found else ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (  # folded first, compared then: one reason without a request is no stall
+            "vllm:num_requests_running > 0 and rate(vllm:request_success_total[5m]) == 0",
+            "vllm:num_requests_running > 0 "
+            "and sum without (finished_reason) (rate(vllm:request_success_total[5m])) == 0",
+        ),
+        (  # a ratio of sums, not a sum of each reason's ratio
+            "rate(vllm:request_success_total[5m]) / rate(vllm:request_success_total[5m] offset 1d) < 0.5",
+            "sum without (finished_reason) (rate(vllm:request_success_total[5m])) "
+            "/ sum without (finished_reason) (rate(vllm:request_success_total[5m] offset 1d)) < 0.5 "
+            "and vllm:num_requests_running + vllm:num_requests_waiting > 0",
+        ),
+        (  # topk() lets series through with all their labels
+            "topk(3, vllm:kv_cache_usage_perc) > 0.95",
+            "topk(3, vllm:kv_cache_usage_perc) > 0.95 and vllm:num_requests_waiting > 0",
+        ),
+        (  # many wait and none runs: a wedge, in which it must go on firing
+            "sum(vllm:num_requests_waiting) / sum(vllm:num_requests_running) > 2",
+            "sum(vllm:num_requests_waiting) / clamp_min(sum(vllm:num_requests_running), 1) > 2",
+        ),
+        (  # NIM writes no prefix, Ray its own
+            "gpu_cache_usage_perc > 0.9",
+            "kv_cache_usage_perc > 0.9 and num_requests_waiting > 0",
+        ),
+        (
+            "ray_vllm_kv_cache_usage_perc > 0.9",
+            "ray_vllm_kv_cache_usage_perc > 0.9 and ray_vllm_num_requests_waiting > 0",
+        ),
+        (
+            "increase(vllm:e2e_request_latency_seconds_count[5m]) == 0",
+            "increase(vllm:e2e_request_latency_seconds_count[5m]) == 0 "
+            "and vllm:num_requests_running + vllm:num_requests_waiting > 0",
+        ),
+        ("avg(DCGM_FI_DEV_GPU_UTIL) < 0.3", "avg(DCGM_FI_DEV_GPU_UTIL) < 30"),
+    ],
+)
+def test_what_is_written_instead_does_what_was_meant(wrong: str, right: str) -> None:
+    assert corrected(wrong) == right
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "rate(container_cpu_cfs_throttled_periods_total[5m]) "
+        "/ rate(container_cpu_cfs_periods_total[5m]) > 0.25",
+        "rate(vllm:prompt_tokens_total[5m]) / rate(vllm:prompt_tokens_total[5m] offset 1d) < 0.5 "
+        "and on (pod) vllm:num_requests_running > 2",
+        "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running) > 100",
+        "rate(vllm:iteration_tokens_total_sum[5m]) / rate(vllm:iteration_tokens_total_count[5m]) > 8000",
+        "vllm:iteration_tokens_total_count unless vllm:iteration_tokens_total_count offset 2m",
+        "vllm:gpu_prefix_cache_hit_rate > 0.9 or 0 * rate(vllm:prefix_cache_queries_total[5m]) > 1",
+    ],
+)
+def test_nothing_is_said_against_what_is_right(right: str) -> None:
+    assert corrected(right) == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "unit", "right"),
+    [
+        (
+            "rate(vllm:generation_tokens_total[$__interval])",
+            "none",
+            "rate(vllm:generation_tokens_total[$__rate_interval])",
+        ),
+        ("sum(DCGM_FI_DEV_FB_USED)", "bytes", "1048576 * sum(DCGM_FI_DEV_FB_USED)"),
+        ("DCGM_FI_DEV_FB_USED", "decmbytes", ""),
+        ("1048576 * DCGM_FI_DEV_FB_USED", "bytes", ""),
+    ],
+)
+def test_a_panel_s_window_and_unit_fit_what_it_shows(wrong: str, unit: str, right: str) -> None:
+    panel = {
+        "title": "P",
+        "fieldConfig": {"defaults": {"unit": unit}},
+        "targets": [{"refId": "A", "expr": wrong}],
+    }
+    found = lint_text(json.dumps({"panels": [panel]}), "d.json").faulty
+    assert [each.corrected for each in found] == ([right] if right else [])

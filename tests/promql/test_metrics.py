@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from tests.alerts import promtool
 from tests.prometheus.store import Binaries
 
+from vllmdoctor.alerts import Basis, rules_for
 from vllmdoctor.errors import UsageError
 from vllmdoctor.launch_yaml import dump_all
+from vllmdoctor.promlint.parse import parse
 from vllmdoctor.promql import (
     Metrics,
     NotShown,
@@ -189,3 +191,27 @@ def test_a_long_expression_has_a_line_for_each_operand_and_means_the_same() -> N
     assert lines == ['a{x="b and c"} > 1', "and (d or e)", "unless f", "or g"]
     assert " ".join(lines) == long
     assert in_lines(long) == long
+
+
+def test_a_long_operand_is_parted_at_its_operators_and_brackets_and_a_limit_stays_with_it() -> None:
+    long = 'sum by (pod) (rate(tokens_total{pod="a, b"}[5m])) / (clamp_min(requests_running, 1) > 0) >= 0.5'
+    assert in_lines(long, 40).split("\n") == [
+        "sum by (pod) (",
+        '  rate(tokens_total{pod="a, b"}[5m])',
+        ")",
+        "  / (",
+        "    clamp_min(requests_running, 1) > 0",
+        "  ) >= 0.5",
+    ]
+    assert in_lines(f"clamp_max({'x' * 40}, 1)", 40).split("\n") == [
+        "clamp_max(",
+        f"  {'x' * 40},",
+        "  1",
+        ")",
+    ]
+    assert in_lines("x" * 100, 40) == "x" * 100
+
+
+def test_every_rule_means_the_same_in_lines() -> None:
+    for rule in (one for group in rules_for(Basis(Metrics(all_names()))).groups for one in group.rules):
+        assert parse(in_lines(rule.expr, 30)) == parse(rule.expr)

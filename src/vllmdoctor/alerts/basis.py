@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf, nan
 
 from vllmdoctor.case import Limit
 from vllmdoctor.errors import UnknownName, UsageError
@@ -62,8 +63,8 @@ def settings(given: Iterable[str], known: Collection[str]) -> dict[str, float]:
         try:
             number = float(value)
         except ValueError:
-            equals = ""
-        if not equals or "." not in key:
+            number = nan
+        if not equals or "." not in key or not 0 <= number < inf:
             raise UsageError(f"not a limit: {text!r}", hint="write it as in --set overload.thrash=0.3")
         if key not in known:
             raise UnknownName("limit of an alert", key, known)

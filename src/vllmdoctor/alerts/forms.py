@@ -6,7 +6,7 @@ from vllmdoctor.alerts.nouns import Alert, Group, Record, Rules
 from vllmdoctor.errors import UnknownName
 from vllmdoctor.flags import Release
 from vllmdoctor.launch_yaml import dump_all
-from vllmdoctor.promql import in_lines
+from vllmdoctor.promql import bare, in_lines
 from vllmdoctor.signals import absence
 
 Document = dict[str, Any]
@@ -31,9 +31,9 @@ def document(groups: tuple[Group, ...], form: str, runbooks: str) -> Document:
 
 def _rule(one: Record | Alert, runbooks: str) -> Document:
     if isinstance(one, Record):
-        return {"record": one.name, "expr": in_lines(one.expr)}
+        return {"record": one.name, "expr": in_lines(bare(one.expr))}
     form = one.form
-    found: Document = {"alert": one.name, "expr": in_lines(one.expr), "for": form.wait}
+    found: Document = {"alert": one.name, "expr": in_lines(bare(one.expr)), "for": form.wait}
     if form.linger:
         found["keep_firing_for"] = form.linger
     return found | {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vllmdoctor.cli.judging import check_version
+from vllmdoctor.cli.judging import release_of
 from vllmdoctor.cli.options import VllmVersion
 from vllmdoctor.cli.terminal import check_new, say
 from vllmdoctor.errors import UnknownName, UsageError
@@ -36,16 +36,15 @@ def dashboard(
 ) -> None:
     """Write a Grafana dashboard (JSON): is it slow, why, and is it the machine. Needs no server."""
     from vllmdoctor.dashboard import dashboard as made
-    from vllmdoctor.release import Version
 
     if server not in SERVERS:
         raise UnknownName("server label", server, SERVERS)
     if runbooks and not runbooks.startswith(("http://", "https://")):
         raise UsageError(f"not an address: {runbooks}", hint="--runbooks https://wiki.example/runbooks/")
-    check_version(vllm_version)
+    release = release_of(vllm_version)
     check_new(output)
     text = made(
-        Version.parse(vllm_version) if vllm_version else None,
+        release,
         server=server,
         runbooks=runbooks and runbooks.rstrip("/") + "/",
     )

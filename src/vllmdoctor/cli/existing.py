@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -9,11 +10,15 @@ from vllmdoctor.cli.options import FAIL_ON
 from vllmdoctor.cli.terminal import look, say
 from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
+if TYPE_CHECKING:
+    from vllmdoctor.release import Version
 
-def judge_existing(path: str, vllm_version: str, *, scrape: str, fmt: str, fail_on: str, output: str) -> None:
+
+def judge_existing(
+    path: str, release: "Version | None", *, scrape: str, fmt: str, fail_on: str, output: str
+) -> None:
     """Print the findings of a file, write it corrected where a name is given, and exit as asked."""
     from vllmdoctor.promlint import as_json, blocks, head, lint_file, lint_text
-    from vllmdoctor.release import Version
     from vllmdoctor.render.expressions import expressions
     from vllmdoctor.units import parse_duration
 
@@ -21,16 +26,16 @@ def judge_existing(path: str, vllm_version: str, *, scrape: str, fmt: str, fail_
         raise UnknownName("severity", fail_on, FAIL_ON)
     if fmt not in ("text", "json"):
         raise UnknownName("format", fmt, ("text", "json"))
-    release = Version.parse(vllm_version) if vllm_version else None
     every = parse_duration(scrape)
     if path == "-":
         linted = lint_text(sys.stdin.read(), "standard input", release, every)
     else:
         linted = lint_file(path, release, every)
+    page = look()
     if fmt == "json":
         sys.stdout.write(as_json(linted))
     else:
-        sys.stdout.write(expressions(head(linted), blocks(linted), **look()))
+        sys.stdout.write(expressions(head(linted), blocks(linted, page["width"]), **page))
     if output:
         try:
             with Path(output).open("x", encoding="utf-8") as file:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vllmdoctor.launch import Launch
     from vllmdoctor.model import Report
     from vllmdoctor.recording import Recording
+    from vllmdoctor.release import Version
     from vllmdoctor.sources import History, Window
     from vllmdoctor.sources.observe import Progress
 
@@ -122,6 +123,25 @@ def check_version(text: str) -> None:
 
     if text and Version.parse(text) is None:
         raise UsageError(f"not a vLLM version: {text!r}", hint="write it as in --vllm-version 0.12.0")
+
+
+def release_of(text: str) -> "Version | None":
+    """The release whose metric names are asked for, None for all of them; told where it has none of its own.
+
+    UsageError where a person gave a version that is none.
+    """
+    from vllmdoctor.release import Version
+    from vllmdoctor.versions import releases
+
+    check_version(text)
+    release = Version.parse(text) if text else None
+    known = releases()
+    if release is not None and not release.meaningful:
+        say(f"vLLM {release} has no names known here ({known[0]} to {known[-1]}): all of these are used")
+        return None
+    if release is not None and release > known[-1]:
+        say(f"vLLM {release} is newer than the names known here ({known[0]} to {known[-1]})")
+    return release
 
 
 def keep(recording: "Recording", path: str) -> None:

@@ -37,7 +37,7 @@ def _queue(on: Scope) -> Iterator[Panel]:
         "How long did finished requests wait? Those that still wait are not in it, so it comes late. "
         "The mean, since the first bucket ends at 0.3 s.",
         "s",
-        (Query(on.mean("queue_time"), "mean"),),
+        (Query(on.mean("queue_time"), "mean"),) if on.has("queue_time") else (),
         ("overload",),
         (Limit(limit("overload.queue-time")),),
     )
@@ -48,12 +48,13 @@ def _queue(on: Scope) -> Iterator[Panel]:
         (Query(on.by_server(m.gauge("requests_running")), on.per_server),),
         ("overload", "low-load"),
     )
-    prefill = f"{on.mean('prefill_time', '10m')} / ({on.mean('inference_time', '10m')} > 0)"
+    timed = on.has("prefill_time", "inference_time")
+    prefill = f"{on.mean('prefill_time', '10m')} / ({on.mean('inference_time', '10m')} > 0)" if timed else ""
     yield Panel(
         "Prefill's share of the time",
         "Does prompt processing take the engine's time? High with a free pool: prefill-bound.",
         "percentunit",
-        (Query(prefill, "prefill"),),
+        (Query(prefill, "prefill"),) if timed else (),
         ("prefill-bound",),
         (Limit(limit("prefill-bound.prefill")),),
         most=1.0,

@@ -22,7 +22,7 @@ from vllmdoctor.promlint.nodes import (
     selectors,
     walk,
 )
-from vllmdoctor.promlint.shape import Labels, labels, part_of, share
+from vllmdoctor.promlint.shape import Labels, folded, labels, part_of, share
 
 _BLENDS = frozenset(("avg", "sum", "quantile", "stddev", "stdvar"))
 _TARGET = frozenset(("instance", "pod"))
@@ -49,7 +49,10 @@ def _blended(node: Aggregate, above: tuple[Node, ...], context: Context) -> Iter
             what = f"{name} is a share: two engines at 0.4 add up to 0.8; take the highest"
             yield Step("sum-of-ratio", Severity.CRITICAL, node, replace(node, op="max"), what)
     elif context.alerts and not (node.grouping == "by" and _TARGET & set(node.labels)):
-        what = f"a mean of {name} hides one full engine among idle ones; take the highest"
+        if any(isinstance(each, Binary) and each.op in ("<", "<=") for each in above):
+            return  # whether all together have little to do
+        whose = "engine" if name.startswith("vllm") else "one"
+        what = f"a mean of {name} hides one full {whose} among idle ones; take the highest"
         yield Step("mean-of-ratio", Severity.INFO, node, replace(node, op="max"), what)
 
 
@@ -153,7 +156,8 @@ def joins(tree: Node, context: Context) -> Iterator[Step]:
             continue
         new, why = _joined(node, left, right)
         effect = "never holds back anything" if node.op == "unless" else "gives nothing"
-        what = f"{why}: `{node.op}` matches no series and {effect}"
+        hint = "" if new is not None else "; group both sides by the same labels"
+        what = f"{why}: `{node.op}` matches no series and {effect}{hint}"
         yield Step("never-matches", Severity.CRITICAL, node, new, what)
 
 
@@ -163,7 +167,7 @@ def _by_itself(node: Binary, both: Labels) -> Iterator[Step]:
         return
     chosen = {m.label for each in selectors(node.lhs) for m in each.matchers}
     if chosen & both.names:
-        new = replace(node, lhs=_folded(node.lhs, both.names), rhs=_folded(node.rhs, both.names))
+        new = replace(node, lhs=folded(node.lhs, both.names), rhs=folded(node.rhs, both.names))
         what = (
             "both sides keep the label that one is chosen by, so each series is divided by itself: always 1"
         )
@@ -178,7 +182,7 @@ def _joined(node: Binary, left: Labels, right: Labels) -> tuple[Node | None, str
             return joined if node.op in ("and", "unless") else None, why
         more = sorted(left.names ^ right.names)
         why = f"only one side has the label {', '.join(more)}"
-        lhs, rhs = (_folded(side, of.names & set(more)) for side, of in ((node.lhs, left), (node.rhs, right)))
+        lhs, rhs = (folded(side, frozenset(more)) for side in (node.lhs, node.rhs))
         return replace(node, lhs=lhs, rhs=rhs), why
     if left.exact and right.exact:
         why = f"one side has {_told(left)}, the other {_told(right)}"
@@ -199,7 +203,3 @@ def _on(node: Binary, names: frozenset[str], group: str) -> Node:
 
 def _told(of: Labels) -> str:
     return f"the labels {', '.join(sorted(of.names))}" if of.names else "no labels"
-
-
-def _folded(node: Node, names: frozenset[str]) -> Node:
-    return Aggregate("sum", bare(node), "without", tuple(sorted(names))) if names else node

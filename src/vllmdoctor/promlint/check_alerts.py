@@ -7,7 +7,7 @@ from dataclasses import replace
 from vllmdoctor.model import Severity
 from vllmdoctor.promlint.durations import seconds
 from vllmdoctor.promlint.flaws import Context, Step
-from vllmdoctor.promlint.lives import metric
+from vllmdoctor.promlint.lives import Metric, metric, spelt_as
 from vllmdoctor.promlint.nodes import (
     COMPARISONS,
     Aggregate,
@@ -21,10 +21,11 @@ from vllmdoctor.promlint.nodes import (
     selectors,
     walk,
 )
-from vllmdoctor.promlint.shape import labels, share
+from vllmdoctor.promlint.shape import folded, labels, share
 
 _PROGRESS = frozenset(("generation_tokens", "prompt_tokens", "requests_finished"))
 _LOWER = frozenset(("<", "<=", "=="))
+_PICKS = frozenset(("topk", "bottomk", "limitk", "limit_ratio"))  # what they let through keeps its labels
 _FULL = 0.8  # from here on a limit on the KV usage means "full"
 _LONG_S = 300.0  # a window of five minutes is a `for` of its own
 _MEMORY = re.compile(r"\boom\b|out[ -]of[ -]memory", re.IGNORECASE)
@@ -39,7 +40,7 @@ def idle(tree: Node, context: Context) -> Iterator[Step]:
         return
     read = list(selectors(top.lhs))
     found = [metric(each.name) for each in read]
-    if not read or any(f is None or f.signal is None or f.signal.name not in _PROGRESS for f in found):
+    if not read or not all(f is not None and _progress(f) for f in found):
         return
     asked = (_beside(top.lhs, read[0], f"vllm:num_requests_{each}") for each in ("running", "waiting"))
     busy = Binary("+", next(asked), next(asked))
@@ -48,12 +49,16 @@ def idle(tree: Node, context: Context) -> Iterator[Step]:
     yield Step("fires-when-idle", Severity.WARNING, top, new, what)
 
 
-def _of_each_server(top: Binary) -> Binary:
+def _progress(of: Metric) -> bool:
+    """Whether it only grows while there is work: tokens, requests, and what a histogram counts."""
+    counted = of.part == "_count" and of.origin == "vllm"
+    return counted or (of.signal is not None and of.signal.name in _PROGRESS)
+
+
+def _of_each_server(top: Binary) -> Node:
     """The comparison without the labels that other series of a server do not have."""
     side = labels(top.lhs)
-    if side is None or side.exact or not side.names:
-        return top
-    return replace(top, lhs=Aggregate("sum", bare(top.lhs), "without", tuple(sorted(side.names))))
+    return top if side is None or side.exact else folded(top, side.names)
 
 
 def full(tree: Node, context: Context) -> Iterator[Step]:
@@ -88,8 +93,9 @@ def _beside(side: Node, read: Selector, name: str) -> Node:
     """Another series of the same servers, grouped as the side is, so that the two match."""
     apart = ("finished_reason", "le", "reason", "quantile")
     matchers = tuple(m for m in read.matchers if m.label not in apart)
+    name = spelt_as(read.name, name)
     series = Selector(name, matchers, offset=read.offset, said=name)
-    outer = next((each for each in walk(side) if isinstance(each, Aggregate)), None)
+    outer = next((each for each in walk(side) if isinstance(each, Aggregate) and each.op not in _PICKS), None)
     if outer is None:
         return series
     return Aggregate("sum", series, outer.grouping, outer.labels)

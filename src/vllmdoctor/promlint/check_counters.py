@@ -118,9 +118,16 @@ def _only_there(node: Selector, above: tuple[Node, ...]) -> bool:
     inside: Node = node
     for parent in reversed(above):
         if isinstance(parent, Binary):
-            return parent.op in ("and", "unless") and parent.rhs is inside
+            appears = parent.op == "unless" and parent.lhs is inside and _same(parent.lhs, parent.rhs)
+            return appears or (parent.op in ("and", "unless") and parent.rhs is inside)
         inside = parent
     return False
+
+
+def _same(one: Node, other: Node) -> bool:
+    """Whether both are the same series: `x unless x offset 10m` asks which ones are new."""
+    left, right = bare(one), bare(other)
+    return isinstance(left, Selector) and isinstance(right, Selector) and left.name == right.name
 
 
 def _raw(node: Selector, found: Metric, above: tuple[Node, ...], context: Context) -> Step:

@@ -11,10 +11,12 @@ from vllmdoctor.promlint.flaws import Context, Step
 from vllmdoctor.promlint.lives import metric
 from vllmdoctor.promlint.nodes import (
     COMPARISONS,
+    Aggregate,
     Binary,
     Call,
     Node,
     Number,
+    Paren,
     Selector,
     bare,
     paths,
@@ -27,6 +29,7 @@ _SAMPLES = 4  # a rate needs two; one may be missing, and scrapes are not on tim
 # From here on a limit on seconds was meant in milliseconds.
 _MILLISECONDS: Mapping[str, float] = MappingProxyType({"ttft": 100, "itl": 20, "tpot": 20})
 _MILLISECONDS_ELSE = 2000.0
+_INTERVALS = frozenset(("$__interval", "${__interval}", "[[__interval]]"))
 _MIB = 1048576.0
 _NO_LIMIT = "container_spec_memory_limit_bytes"  # 0 where there is none
 
@@ -83,9 +86,19 @@ def panels(tree: Node, context: Context) -> Iterator[Step]:
     elif timed is not None and context.unit == "ms":
         new = Binary("*", Number("1000"), tree)
         what = f"{timed.family} is in seconds and the panel's unit is ms"
+    elif context.unit in ("bytes", "decbytes") and _in_mib(tree):
+        new = Binary("*", Number("1048576"), tree)
+        what = "it is in MiB and the panel's unit is bytes"
     else:
         return
     yield Step("panel-unit", Severity.WARNING, tree, new, what)
+
+
+def _in_mib(tree: Node) -> bool:
+    while isinstance(tree, Aggregate):
+        tree = bare(tree.expr)
+    found = metric(tree.name) if isinstance(tree, Selector) else None
+    return found is not None and found.spelling is not None and found.spelling.scale == _MIB
 
 
 def _hundredth(tree: Node) -> Node:
@@ -106,6 +119,10 @@ def windows(tree: Node, context: Context) -> Iterator[Step]:
         series = bare(node.args[0])
         if not isinstance(series, Selector) or metric(series.name) is None:
             continue
+        if series.range in _INTERVALS and context.use == "panel":
+            new = replace(series, range=context.window)
+            what = f"{series.range} can be shorter than two scrapes when zoomed in: no data then"
+            yield Step("short-window", Severity.WARNING, series, new, what)
         length = seconds(series.range)
         if length is not None and length < needed:
             new = replace(series, range=duration(round(needed * 1000)))
@@ -125,10 +142,14 @@ def divisions(tree: Node, context: Context) -> Iterator[Step]:
             continue
         if not _can_be_zero(node.rhs):
             continue
-        harmless = part_of(node.lhs, node.rhs) or seconds_of(node) is not None
+        if context.alerts and _below(node, above):
+            continue
+        harmless = part_of(node.lhs, node.rhs) or _mean(node)
         if harmless and context.use != "record" and not _averaged(above):
             continue
         new = replace(node, rhs=Binary(">", bare(node.rhs), Number("0")))
+        if context.alerts and _requests(node):  # many wait and none runs: it must fire then
+            new = replace(node, rhs=Call("clamp_min", (bare(node.rhs), Number("1"))))
         if harmless:
             what = "without traffic this is 0/0 = NaN, and every mean over it becomes NaN"
             yield Step("unguarded-division", Severity.INFO, node, new, what)
@@ -139,12 +160,45 @@ def divisions(tree: Node, context: Context) -> Iterator[Step]:
             yield Step("unguarded-division", severity, node, new, what)
 
 
+def _mean(node: Binary) -> bool:
+    """Whether it is a histogram's sum by its count: no count is no sum either."""
+    above, below = ([metric(each.name) for each in selectors(side)] for side in (node.lhs, node.rhs))
+    if len(above) != 1 or len(below) != 1 or above[0] is None or below[0] is None:
+        return seconds_of(node) is not None
+    top, bottom = above[0], below[0]
+    return top.family == bottom.family and (top.part, bottom.part) == ("_sum", "_count")
+
+
+def _below(node: Binary, above: tuple[Node, ...]) -> bool:
+    """Whether it is only held against an upper end: +Inf and NaN are not below anything."""
+    inside: Node = node
+    for parent in reversed(above):
+        if isinstance(parent, Binary) and parent.op in COMPARISONS:
+            return parent.op in ("<", "<=") and parent.lhs is inside and not parent.as_bool
+        if not isinstance(parent, Paren):
+            return False
+        inside = parent
+    return False
+
+
+def _requests(node: Binary) -> bool:
+    """Whether requests are divided by other requests, as those that wait by those that run."""
+    above, below = (set(selectors(side)) for side in (node.lhs, node.rhs))
+    counted = all(
+        each.name.endswith(("num_requests_running", "num_requests_waiting")) for each in above | below
+    )
+    return counted and not above <= below
+
+
 def _averaged(above: tuple[Node, ...]) -> bool:
     return any(isinstance(p, Call) and p.func.endswith("_over_time") for p in above)
 
 
 def _can_be_zero(node: Node) -> bool:
     """Whether a divisor moves and nothing keeps it from 0; sizes of a machine are never 0."""
+    whole = bare(node)
+    if isinstance(whole, Aggregate) and whole.op in ("count", "group"):
+        return False  # of nothing there is no count at all
     if any(isinstance(each, Binary) and each.op in COMPARISONS for each in walk(node)):
         return False
     if any(isinstance(each, Call) and each.func in ("clamp_min", "count_over_time") for each in walk(node)):

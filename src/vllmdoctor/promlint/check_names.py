@@ -6,7 +6,17 @@ from types import MappingProxyType
 
 from vllmdoctor.model import Severity
 from vllmdoctor.promlint.flaws import Context, Step
-from vllmdoctor.promlint.lives import ROUTER, ROUTERS_LABEL, Metric, begin, end, metric, state, successor
+from vllmdoctor.promlint.lives import (
+    ROUTER,
+    ROUTERS_LABEL,
+    Metric,
+    begin,
+    end,
+    metric,
+    spelt_as,
+    state,
+    successor,
+)
 from vllmdoctor.promlint.nearest import nearest
 from vllmdoctor.promlint.nodes import (
     Aggregate,
@@ -79,7 +89,7 @@ def _life(node: Selector, found: Metric, above: tuple[Node, ...], context: Conte
         return
     other = successor(found, context.release)
     since = f" (since {short(begin(other.family))})" if other and context.release is None else ""
-    instead = f"; now {other.family}{since}" if other else ""
+    instead = f"; now {spelt_as(node.name, other.family)}{since}" if other else ""
     if now == "early":
         what = f"came with {short(begin(found.family))}; this is {context.release}{instead}"
         slug, severity = "not-yet", Severity.CRITICAL
@@ -92,7 +102,7 @@ def _life(node: Selector, found: Metric, above: tuple[Node, ...], context: Conte
         what = f"{end(found.family)}: {empty}{instead or _advice(found.family)}"
         slug, severity = "dead-name", Severity.CRITICAL
     if other is not None:
-        new: Node | None = replace(node, name=other.family + found.part)
+        new: Node | None = replace(node, name=spelt_as(node.name, other.family + found.part))
         yield Step(slug, severity, node, new, what)
         return
     old, new = replaced(found.family, node, above, context.window)
@@ -112,7 +122,7 @@ def _covered(node: Selector, found: Metric, above: tuple[Node, ...], context: Co
             for each in selectors(other):
                 twin = metric(each.name)
                 same = twin is not None and twin.signal is not None and twin.signal is found.signal
-                if twin is None or not (same or twin.family == COUSINS.get(found.family)):
+                if twin is None or not (same or twin.family in COUSINS.get(found.family, ())):
                     continue
                 if state(twin.family, context.release) == "shown":
                     return True

@@ -104,6 +104,15 @@ def metric(raw: str) -> Metric | None:
     return Metric(name, family, _kinds()[family], part, signal, spelling)
 
 
+def spelt_as(raw: str, name: str) -> str:
+    """vLLM's name with the prefix that a file writes: Ray and NIM have others."""
+    found = metric(raw)
+    stem = found.name.removeprefix("vllm:") if found else ""
+    if not stem or not raw.endswith(stem):
+        return name
+    return raw.removesuffix(stem) + name.removeprefix("vllm:")
+
+
 @dataclass(frozen=True, slots=True)
 class Life:
     """When a family is shown: from `since`, on request only from `hidden`, no more after `last`."""

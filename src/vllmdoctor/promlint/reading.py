@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from vllmdoctor.errors import UsageError
 from vllmdoctor.launch_yaml import Written
 from vllmdoctor.promlint.flaws import Use
 
@@ -18,6 +19,7 @@ _NESTED = re.compile(r"\bexpr\b")
 _NOT_PROMQL = frozenset(
     ("cloudwatch", "elasticsearch", "graphite", "influxdb", "loki", "mysql", "postgres", "tempo")
 )
+_MOST = 1_000_000  # parts; a large dashboard has ten thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,11 @@ class Read:
 
     items: list[Expression | Nested] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
+    parts: int = 0
 
 
 def read(documents: tuple[object, ...]) -> Read:
-    """The expressions of parsed YAML or JSON documents."""
+    """The expressions of parsed YAML or JSON documents; UsageError where their aliases make them endless."""
     found = Read()
     for document in documents:
         _walk(document, Site(), found)
@@ -77,6 +80,9 @@ def read(documents: tuple[object, ...]) -> Read:
 
 
 def _walk(value: object, site: Site, found: Read) -> None:
+    found.parts += 1
+    if found.parts > _MOST:
+        raise UsageError("too large to read: aliases repeat its parts too often")
     if isinstance(value, Mapping):
         _mapping(value, site, found)
     elif isinstance(value, list):

@@ -53,13 +53,16 @@ INSTEAD: Mapping[str, Instead] = MappingProxyType(
     }
 )
 
-# A signal that two names tell in different kinds: a gauge of V0 and a counter of V1.
-COUSINS: Mapping[str, str] = MappingProxyType(
+# A signal that two names tell in different kinds: a gauge of V0 and counters of V1.
+COUSINS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "vllm:gpu_prefix_cache_hit_rate": _HITS,
-        "vllm:spec_decode_draft_acceptance_rate": _ACCEPTED,
-        "vllm:avg_prompt_throughput_toks_per_s": "vllm:prompt_tokens_total",
-        "vllm:avg_generation_throughput_toks_per_s": "vllm:generation_tokens_total",
+        name: INSTEAD[name].names
+        for name in (
+            "vllm:gpu_prefix_cache_hit_rate",
+            "vllm:spec_decode_draft_acceptance_rate",
+            "vllm:avg_prompt_throughput_toks_per_s",
+            "vllm:avg_generation_throughput_toks_per_s",
+        )
     }
 )
 

@@ -3,8 +3,10 @@
 import json
 
 from vllmdoctor.promlint.linting import Linted
+from vllmdoctor.promql import in_lines
 from vllmdoctor.versions import releases
 
+_MARGIN = 16  # columns: the indent and the severities, and one to spare
 SCHEMA = "vllmdoctor/alerts-lint/1"
 Row = tuple[str, str, int, str, str]
 Block = tuple[str, str, str, tuple[Row, ...]]
@@ -18,13 +20,16 @@ def head(linted: Linted) -> str:
     return f"{linted.origin}: {linted.expressions} {many}, for {told}, one scrape in {linted.scrape_s:g} s"
 
 
-def blocks(linted: Linted) -> list[Block]:
-    """Place, expression, corrected expression, and (severity's name, slug, line, piece, what) of each."""
+def blocks(linted: Linted, width: int = 100) -> list[Block]:
+    """Place, expression, the corrected one, and (severity's name, slug, line, piece, what) of each.
+
+    The corrected expression is in lines for a page of `width` columns.
+    """
     return [
         (
             f"line {each.line}, {each.place}",
             each.expression,
-            each.corrected,
+            in_lines(each.corrected, width - _MARGIN),
             tuple((f.severity.name.lower(), f.slug, f.line, f.piece, f.what) for f in each.findings),
         )
         for each in linted.faulty

@@ -1,7 +1,7 @@
 """What an expression measures: a share, seconds, and which labels its series have."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllmdoctor.promlint.lives import Metric, metric
 from vllmdoctor.promlint.nodes import (
@@ -30,6 +30,7 @@ _PARTS_OF_WHOLES = frozenset(
         ("external_prefix_cache_hits", "external_prefix_cache_queries"),
         ("spec_accepted_tokens", "spec_draft_tokens"),
         ("prompt_tokens_cached", "prompt_tokens"),
+        ("container_cpu_throttled_periods", "container_cpu_periods"),
     )
 )
 
@@ -182,6 +183,18 @@ def _both(node: Binary) -> Labels | None:
     if node.matching == "on" and not node.group:
         return Labels("", frozenset(node.labels))
     return left if node.group != "right" else right
+
+
+def folded(node: Node, names: frozenset[str]) -> Node:
+    """The expression with the series that these labels divide summed first, before anything is compared."""
+    own = labels(node)
+    if own is None or not own.names & names:
+        return node
+    if isinstance(node, Paren):
+        return Paren(folded(node.expr, names))
+    if isinstance(node, Binary):
+        return replace(node, lhs=folded(node.lhs, names), rhs=folded(node.rhs, names))
+    return Aggregate("sum", node, "without", tuple(sorted(own.names & names)))
 
 
 def terms(node: Node) -> Iterator[Node]:

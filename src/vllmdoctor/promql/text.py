@@ -14,6 +14,16 @@ _MATCHER = re.compile(
 
 
 _SET = re.compile(r" (?:and|or|unless) ")
+_COMMA = re.compile(r"(?<=,) ")
+_LEVELS = (  # where an expression is parted, the loosest place first
+    _COMMA,
+    _SET,
+    re.compile(r" (?:[=!<>]=|[<>]) "),
+    re.compile(r" [-+] "),
+    re.compile(r" [*/%] "),
+)
+_EVEN = (_COMMA, _SET)  # what they part stands below each other
+_SHORT = 20  # characters: a limit or a factor stays on the line of what it is held against
 
 
 def quoted(text: str) -> str:
@@ -69,14 +79,61 @@ def either(expressions: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"({' or '.join(found)})"
 
 
-def in_lines(expression: str, width: int = 90) -> str:
-    """An expression with a line for each operand of `and`, `or` and `unless`, if it is too long for one."""
-    lines = []
-    for line in expression.split("\n"):
-        found = [m.start() for m in _SET.finditer(line)] if len(line) > width else []
-        edges = [0, *(at + 1 for at in found if not _inside(line, at)), len(line) + 1]
-        lines += [line[a : b - 1] for a, b in pairwise(edges)]
-    return "\n".join(lines)
+def in_lines(expression: str, width: int = 84) -> str:
+    """An expression of ours in lines that can be read: operands below each other, long brackets opened.
+
+    Only spaces become line ends, and line ends are put inside brackets: it says what it said. A
+    series or a bracket that has no such place may stay longer than `width` characters.
+    """
+    return "\n".join(line for part in expression.split("\n") for line in _lines(part.strip(), width))
+
+
+def _lines(text: str, width: int) -> list[str]:
+    if len(text) <= width:
+        return [text]
+    for operators in _LEVELS:
+        first, *others = _pieces(text, operators)
+        if others:
+            indent = "" if operators in _EVEN else "  "
+            found = _lines(first, width)
+            for piece in others:
+                found += [indent + line for line in _lines(piece, width - len(indent))]
+            return found
+    opened = _opened(text)
+    if opened is None:
+        return [text]
+    before, inside, after = opened
+    return [before, *(f"  {line}" for line in _lines(inside, width - 2)), after]
+
+
+def _pieces(text: str, operators: re.Pattern[str]) -> list[str]:
+    """The operands, each but the first with its operator; a short one stays with its neighbour."""
+    found = [m.start() for m in operators.finditer(text)]
+    edges = [0, *(at + 1 for at in found if not _inside(text, at)), len(text) + 1]
+    pieces: list[str] = []
+    for a, b in pairwise(edges):
+        piece = text[a : b - 1]
+        short = len(piece) < _SHORT or (len(pieces) == 1 and len(pieces[0]) < _SHORT)
+        if pieces and short and operators not in _EVEN:
+            pieces[-1] += f" {piece}"
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def _opened(text: str) -> tuple[str, str, str] | None:
+    """What stands before, in and after the longest pair of outermost brackets."""
+    pairs: list[tuple[int, int]] = []
+    start = 0
+    for at, c in enumerate(text):
+        if c == "(" and not _inside(text, at):
+            start = at
+        elif c == ")" and not _inside(text, at + 1) and not _inside(text, start):
+            pairs.append((start, at))
+    if not pairs:
+        return None
+    a, b = max(pairs, key=lambda pair: pair[1] - pair[0])
+    return (text[: a + 1], text[a + 1 : b].strip(), text[b:]) if b - a > _SHORT else None
 
 
 def _inside(text: str, at: int) -> bool:

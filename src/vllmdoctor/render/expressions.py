@@ -23,7 +23,7 @@ def expressions(
 ) -> str:
     """The findings of a file.
 
-    A block is (place, the expression, the expression corrected or "", rows), a row (severity's name,
+    A block is (place, the expression, the lines of the corrected one or "", rows), a row (severity's name,
     slug, line, piece, what).
     """
     from vllmdoctor.render.sheet import heading, indent, paint, say
@@ -48,7 +48,9 @@ def _block(block: Block) -> list["RenderableType"]:
         why = line((f"{shown}: " if shown else "", "bold"), what, (f" [{slug}]", "dim"))
         table.add_row(say(severity, SEVERITY_STYLES.get(severity, "")), why)
     table.add_row(say("as it is", "dim"), say(" ".join(text.split()), "dim"))
-    right = say(corrected, "green") if corrected else say("nothing can stand in its place: see above", "dim")
-    if corrected or any(slug not in ("missing-for", "unreadable") for _, slug, *_ in rows):
-        table.add_row(say("write"), right)
+    if corrected:
+        for at, each in enumerate(corrected.split("\n")):
+            table.add_row(say("" if at else "write"), say(each, "green"))
+    elif any(slug not in ("missing-for", "unreadable") for _, slug, *_ in rows):
+        table.add_row(say("write"), say("nothing can stand in its place: see above", "dim"))
     return [say(f"  {place}", "bold"), indent(table, 4)]
