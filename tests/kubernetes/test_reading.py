@@ -34,6 +34,22 @@ def test_one_sick_replica_of_three_is_named(doctor: Doctor, cluster: Cluster) ->
     assert len(report.engines) == 3
 
 
+def test_the_first_look_at_several_replicas_waits_for_the_second_scrape_of_each(
+    doctor: Doctor, cluster: Cluster
+) -> None:
+    work = cluster.deployment("vllm", replicas=3)
+    for pod in work.pods:
+        pod.serve(doctor.vllm(stepped("healthy", step=4)))
+    work.pods[2].serve(doctor.vllm(stepped("overload-kv", start=60, step=4)))
+
+    said = doctor.run("diagnose", "deploy/vllm", "--for", "2s", "--every", "1s", "-f", "json")
+
+    assert "watching: 1 scrape, " in said.err
+    (first,) = [line for line in said.err.splitlines() if line.startswith("first look")]
+    assert first.startswith("first look after two scrapes: ")
+    assert "requests wait" in first
+
+
 def test_a_pod_in_a_crash_loop_is_told_with_its_last_words(doctor: Doctor, cluster: Cluster) -> None:
     work = cluster.deployment("vllm", replicas=2).serve(doctor.vllm(stepped("healthy", step=4)))
     sick = work.pods[0].crash_loop(restarts=7)
