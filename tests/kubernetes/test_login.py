@@ -73,6 +73,15 @@ def test_a_credential_plugin_that_fails_is_quoted(doctor: Doctor, tmp_path: Path
     assert caught.value.hint == "log in again"
 
 
+def test_a_credential_plugin_that_is_not_there_is_no_matter_of_logging_in(doctor: Doctor) -> None:
+    doctor.login(kubeconfig.with_command("no-such-login"))
+    with pytest.raises(UsageError) as caught:
+        Door(Access())
+
+    assert "no-such-login" in caught.value.message
+    assert caught.value.hint == "is the credential plugin that it names installed, and in PATH?"
+
+
 def test_expired_credentials_end_it_with_one_line(doctor: Doctor) -> None:
     assert doctor.user is not None
     doctor.cluster.deployment("vllm-server")

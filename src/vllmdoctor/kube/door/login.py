@@ -66,7 +66,9 @@ def configured(access: Access) -> tuple[Configuration, str, str]:
         )
     if heard and "BearerToken" not in configuration.api_key and not configuration.cert_file:
         # without credentials the server would only say 401: the plugin's own words say why
-        raise UsageError(f"no credentials from {shown}: {words(heard[0])}", hint="log in again")
+        absent = "No such file" in heard[0]
+        hint = "is the credential plugin that it names installed, and in PATH?" if absent else "log in again"
+        raise UsageError(f"no credentials from {shown}: {words(heard[0])}", hint=hint)
     return configuration, access.namespace or str(namespace), f"{shown}, context {context}"
 
 
