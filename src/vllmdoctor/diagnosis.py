@@ -75,7 +75,7 @@ def _diagnose(
     if max(f.end - f.start for f in framed) <= 0:
         raise NotEnoughData(
             "one scrape only: rates need at least two",
-            hint="record for a minute: vllmdoctor record http://HOST:PORT -o FILE --for 60s",
+            hint="watch for a minute (--for 60s), or record one: vllmdoctor record TARGET -o FILE --for 60s",
         )
     chosen = tuple(all_rules() if rules is None else rules)
     if baseline is not None:
@@ -225,9 +225,17 @@ def _blind(case: Case) -> bool:
     v = case.vitals
     load = np.isfinite(v.running).any()
     progress = np.isfinite(v.generation).any() or np.isfinite(v.finished).any()
-    scrapes = (case.frame.end - case.frame.start) / case.frame.interval + 1
+    return not (load and progress) or _short(case)
+
+
+def _short(case: Case) -> bool:
+    """Whether too few scrapes were seen for a clean bill."""
     fewest = FEWEST_LINES + 1 if case.frame.from_log else FEWEST_SCRAPES
-    return not (load and progress and scrapes >= fewest)
+    return _scrapes(case) < fewest
+
+
+def _scrapes(case: Case) -> float:
+    return (case.frame.end - case.frame.start) / case.frame.interval + 1
 
 
 def _clean_confidence(case: Case, outcomes: Sequence[Outcome]) -> float:
@@ -246,6 +254,12 @@ def _headline(verdict: Verdict, cause: Outcome | None, case: Case) -> str:
         return "It is slow by any measure, and no rule explains it: " + "; ".join(s.title for s in slow)
     if verdict is Verdict.UNEXPLAINED:
         return "It is slower at equal load, and no rule explains it: " + "; ".join(s.title for s in slow)
+    if verdict is Verdict.BLIND and _short(case) and not case.frame.from_log:
+        seen = max(1, round(_scrapes(case)))
+        return (
+            f"Too little was seen to judge this server: {seen} scrape{'s'[: seen != 1]}, "
+            f"and nothing stands out; a clean bill takes {FEWEST_SCRAPES}"
+        )
     if verdict is Verdict.BLIND:
         return "Too little was seen to judge this server"
     if not case.vitals.active.any():

@@ -21,7 +21,8 @@ def watcher(out: TextIO, vllm_version: str) -> "Callable[[Progress], None]":
 
     def tell(progress: "Progress") -> None:
         nonlocal told, last
-        if not told and progress.scrapes >= 2:
+        # of several servers the last one's second scrape is awaited, not one that shows no more
+        if not told and (progress.fewest >= 2 or progress.scrapes > 2):
             told = True
             _line(out, _first_findings(progress, vllm_version))
         if out.isatty():
@@ -59,7 +60,7 @@ def recorder(out: TextIO) -> "Callable[[Recorded], None]":
 def _so_far(progress: "Progress") -> str:
     failed = f", {progress.failures} failed" if progress.failures else ""
     return (
-        f"watching: {progress.scrapes} scrapes{failed}, "
+        f"watching: {progress.scrapes} scrape{'s'[: progress.scrapes != 1]}{failed}, "
         f"{progress.elapsed_s:.0f} of {progress.duration_s:.0f} s"
         " (Ctrl-C judges what is there)"
     )
@@ -67,12 +68,13 @@ def _so_far(progress: "Progress") -> str:
 
 def _first_findings(progress: "Progress", vllm_version: str) -> str:
     from vllmdoctor.diagnosis import diagnose
+    from vllmdoctor.model import Verdict
 
     try:
         report = diagnose(progress.recording(), vllm_version=vllm_version)
     except BlindError:
         return "first look: nothing to judge yet"
-    if not report.engines[0].findings:
+    if report.verdict is Verdict.BLIND or not report.engines[0].findings:
         return "first look after two scrapes: nothing stands out yet"
     now = {s.name: s.now for s in report.engines[0].symptoms}
     rate = now.get("rate", float("nan"))

@@ -73,6 +73,15 @@ def test_a_credential_plugin_that_fails_is_quoted(doctor: Doctor, tmp_path: Path
     assert caught.value.hint == "log in again"
 
 
+def test_a_credential_plugin_that_is_not_there_is_no_matter_of_logging_in(doctor: Doctor) -> None:
+    doctor.login(kubeconfig.with_command("no-such-login"))
+    with pytest.raises(UsageError) as caught:
+        Door(Access())
+
+    assert "no-such-login" in caught.value.message
+    assert caught.value.hint == "is the credential plugin that it names installed, and in PATH?"
+
+
 def test_expired_credentials_end_it_with_one_line(doctor: Doctor) -> None:
     assert doctor.user is not None
     doctor.cluster.deployment("vllm-server")
@@ -139,6 +148,67 @@ def test_a_broken_kubeconfig_is_one_line(tmp_path: Path, text: str, message: str
         Door(Access(kubeconfig=str(path)))
     assert message in caught.value.message
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [
+        "5",
+        "[{name: a, context: null}]",
+        "[{context: {cluster: c, user: u}}]",
+    ],
+)
+def test_broken_contexts_are_one_line_also_where_only_the_namespace_is_asked_for(
+    tmp_path: Path, contexts: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(f"current-context: a\ncontexts: {contexts}\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        current_namespace(Access(kubeconfig=str(path)))
+    assert caught.value.message.startswith(f"{path}")
+    assert "\n" not in caught.value.message
+
+
+def test_a_user_that_is_not_there_is_said_instead_of_asking_as_nobody(doctor: Doctor, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config["users"] = []
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        Door(Access())
+
+    assert caught.value.message == f"{path}: context test names a user that is not there: someone"
+    assert doctor.asked() == []
+
+
+@pytest.mark.parametrize("server", ["nonsense", "", "127.0.0.1:6443"])
+def test_a_server_that_is_no_address_is_said(doctor: Doctor, tmp_path: Path, server: str) -> None:
+    path = tmp_path / "kubeconfig"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config["clusters"][0]["cluster"]["server"] = server
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        Door(Access())
+
+    assert f"the server of context test is no address: {server!r}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://nowhere.invalid", "https://nowhere.invalid cannot be reached: "),
+        ("http://", " broke off: "),  # TLS is spoken there
+    ],
+)
+def test_a_failed_connection_is_told_in_plain_words(doctor: Doctor, url: str, message: str) -> None:
+    assert doctor.user is not None
+    port = doctor.server.url.rpartition(":")[2]
+    url = url if url != "http://" else f"http://127.0.0.1:{port}"
+    doctor.login(kubeconfig.with_token(doctor.user), url=url)
+    said = doctor.look("deploy/vllm-server").err.splitlines()[0]
+
+    assert message in said
+    assert not {"(", ")", "["} & set(said)
 
 
 def test_no_kubeconfig_at_all_is_said(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from tests.kubernetes.apiserver import Cluster, Pod
+from tests.kubernetes.apiserver import Cluster, Pod, played
 from tests.kubernetes.conftest import Doctor
 
 from vllmdoctor.recording import Recording
@@ -16,10 +16,10 @@ LINE = (
 )
 
 
-def busy(pod: Pod, minutes: int = 5) -> None:
+def busy(pod: Pod, lines: int = 30) -> None:
     """A statistics line every ten seconds, up to now."""
     now = time.time()
-    for at in range(int(now) - 60 * minutes, int(now), 10):
+    for at in range(int(now) - 10 * lines, int(now), 10):
         pod.say(LINE.format(time.strftime("%m-%d %H:%M:%S", time.gmtime(at))), at=float(at))
 
 
@@ -31,6 +31,28 @@ def logged(recording: Recording) -> list[str]:
 def test_a_lone_pod_has_the_history_of_its_log(doctor: Doctor, cluster: Cluster) -> None:
     (pod,) = cluster.deployment("vllm-server").serve(doctor.vllm()).pods
     busy(pod)
+
+    assert logged(doctor.record(TARGET, ticks=2)) == [f"{pod.name} log"]
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_log_with_hardly_a_statistics_line_does_not_blind_a_pod_that_shows_its_metrics(
+    lines: int, doctor: Doctor, cluster: Cluster
+) -> None:
+    (pod,) = cluster.deployment("vllm-server").serve(doctor.vllm(played("healthy"))).pods
+    pod.say("INFO 11-29 13:00:00 [api_server.py:1] vLLM API server version 0.12.0")
+    busy(pod, lines=lines)
+    report = doctor.judge(TARGET, ticks=12)
+
+    assert [(e.instance, e.verdict.value) for e in report.engines] == [(pod.name, "healthy")]
+
+
+def test_a_log_with_settings_alone_is_judged_where_the_pod_shows_no_metrics(
+    doctor: Doctor, cluster: Cluster
+) -> None:
+    (pod,) = cluster.deployment("vllm-server").serve(doctor.vllm()).pods
+    pod.say("INFO 11-29 13:00:00 [api_server.py:1] vLLM API server version 0.12.0")
+    doctor.allowed("pods", "logs", "workloads")
 
     assert logged(doctor.record(TARGET, ticks=2)) == [f"{pod.name} log"]
 

@@ -104,3 +104,15 @@ def test_an_address_as_pods_write_it_names_the_service(
     said = doctor.run("diagnose", "deploy/vllm", *words)
 
     assert said.json["primary"] == "overload"
+
+
+@pytest.mark.parametrize("url", ["ftp://prometheus:9090", "file:///etc/passwd"])
+def test_a_prometheus_that_can_be_none_is_refused_before_anything_is_watched(
+    url: str, doctor: Doctor, cluster: Cluster
+) -> None:
+    cluster.deployment("vllm").serve(doctor.vllm())
+
+    said = doctor.run("diagnose", "deploy/vllm", "--prometheus", url)
+
+    assert said.code == 2
+    assert "watching" not in said.err

@@ -34,6 +34,34 @@ def test_one_sick_replica_of_three_is_named(doctor: Doctor, cluster: Cluster) ->
     assert len(report.engines) == 3
 
 
+def test_a_glance_says_how_many_scrapes_a_clean_bill_takes(doctor: Doctor, cluster: Cluster) -> None:
+    cluster.deployment("vllm").serve(doctor.vllm(stepped("healthy", step=4)))
+
+    report = doctor.judge(TARGET, ticks=3)
+
+    assert report.verdict == "blind"
+    assert report.headline == (
+        "Too little was seen to judge this server: 3 scrapes, and nothing stands out; a clean bill takes 6"
+    )
+    assert doctor.judge(TARGET, ticks=8).verdict == "healthy"
+
+
+def test_the_first_look_at_several_replicas_waits_for_the_second_scrape_of_each(
+    doctor: Doctor, cluster: Cluster
+) -> None:
+    work = cluster.deployment("vllm", replicas=3)
+    for pod in work.pods:
+        pod.serve(doctor.vllm(stepped("healthy", step=4)))
+    work.pods[2].serve(doctor.vllm(stepped("overload-kv", start=60, step=4)))
+
+    said = doctor.run("diagnose", "deploy/vllm", "--for", "2s", "--every", "1s", "-f", "json")
+
+    assert "watching: 1 scrape, " in said.err
+    (first,) = [line for line in said.err.splitlines() if line.startswith("first look")]
+    assert first.startswith("first look after two scrapes: ")
+    assert "requests wait" in first
+
+
 def test_a_pod_in_a_crash_loop_is_told_with_its_last_words(doctor: Doctor, cluster: Cluster) -> None:
     work = cluster.deployment("vllm", replicas=2).serve(doctor.vllm(stepped("healthy", step=4)))
     sick = work.pods[0].crash_loop(restarts=7)
@@ -297,6 +325,15 @@ def test_a_login_page_in_front_of_the_api_server_is_told_as_such(doctor: Doctor,
 
     assert said.code == 3
     assert "login page" in said.err
+
+
+def test_a_redirect_and_a_failure_without_a_word_are_told_as_what_they_are(
+    doctor: Doctor, cluster: Cluster
+) -> None:
+    cluster.spoil(failures.PlainFailure(302, "", {"location": "https://login.example"}), times=1)
+    assert "answered with a redirect (302)" in doctor.look("deploy/vllm").err
+    cluster.spoil(failures.PlainFailure(400, "oops"), times=1)
+    assert "400: deployments vllm could not be read" in doctor.look("deploy/vllm").err
 
 
 @pytest.mark.parametrize(

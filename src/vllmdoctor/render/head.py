@@ -17,7 +17,7 @@ _PLACES = 5
 _NO_CAUSE = {
     Verdict.HEALTHY: "nothing found",
     Verdict.UNEXPLAINED: "no cause found",
-    Verdict.BLIND: "could not look",
+    Verdict.BLIND: "too little seen",
 }
 
 

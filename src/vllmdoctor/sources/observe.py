@@ -7,6 +7,7 @@ error is raised.
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -37,12 +38,14 @@ _Inbox: TypeAlias = "queue.Queue[tuple[Source, Observation | BaseException | Non
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a live reading is: scrapes and failures so far, the last failure in words, the time (s).
+    """How far a live reading is: the failures of all servers so far, and the time (s).
 
+    `scrapes` are those of the server that has most, `fewest` those of the one that has fewest.
     `recording()` makes a Recording of what there is by now.
     """
 
     scrapes: int
+    fewest: int
     failures: int
     elapsed_s: float
     duration_s: float
@@ -55,7 +58,8 @@ def gather(
     """What `gather_targets` of the package does."""
     sources = open_sources(targets)
     gatherer = Gatherer()
-    start, scrapes, failures = time.monotonic(), 0, 0
+    start, failures = time.monotonic(), 0
+    scrapes: Counter[str] = Counter()
     stream = observe(sources, window)
     try:
         for observation in stream:
@@ -63,9 +67,19 @@ def gather(
             failure = failure_of(observation)
             if on_progress is None or not (failure or isinstance(observation, Snapshot)):
                 continue
-            scrapes, failures = scrapes + (not failure), failures + bool(failure)
-            elapsed = time.monotonic() - start
-            on_progress(Progress(scrapes, failures, elapsed, window.duration_s, gatherer.recording))
+            if isinstance(observation, Snapshot):
+                scrapes[observation.instance] += 1
+            failures += bool(failure)
+            on_progress(
+                Progress(
+                    scrapes=max(scrapes.values(), default=0),
+                    fewest=min(scrapes.values(), default=0),
+                    failures=failures,
+                    elapsed_s=time.monotonic() - start,
+                    duration_s=window.duration_s,
+                    recording=gatherer.recording,
+                )
+            )
     except KeyboardInterrupt:
         if not any(source.live for source in sources):
             raise

@@ -1,5 +1,6 @@
 """The line to one API server: GET with credentials, time-outs and second tries; failures in words."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ _TRIES = 3
 _LONGEST_WAIT_S = 5.0
 _RENEW_S = 60.0
 _PIECE = 1 << 16
+_WHERE = re.compile(r" \(_ssl\.c:\d+\)")  # in OpenSSL's words: nobody's business
 
 Query = Sequence[tuple[str, str]]
 
@@ -149,5 +151,7 @@ def again_s(response: "urllib3.BaseHTTPResponse") -> float:
 
 
 def _reason(error: BaseException) -> str:
-    text = str(getattr(error, "reason", "") or error)
-    return words(text.rpartition("] ")[2].rpartition(": ")[2] or text) or type(error).__name__
+    inner = next((a for a in error.args if isinstance(a, BaseException)), error)
+    text = getattr(inner, "strerror", "") or str(getattr(inner, "reason", "") or inner)
+    text = _WHERE.sub("", text).rpartition("] ")[2].rpartition(": ")[2] or text
+    return words(text).rstrip(")") or type(error).__name__

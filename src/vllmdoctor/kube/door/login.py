@@ -43,20 +43,32 @@ def configured(access: Access) -> tuple[Configuration, str, str]:
     shown = os.pathsep.join(map(str, paths))
     for path in paths:
         _checked(path)
-    try:
+    with _readable(shown):
         with _complaints() as heard:
             merged = KubeConfigMerger(os.pathsep.join(map(str, paths))).config
             context = _context(merged, access, shown)
             loader = KubeConfigLoader(merged, active_context=context, config_base_path=None)
             loader.load_and_set(configuration)
-        namespace = (loader.current_context.get("context") or {}).get("namespace") or "default"
-    except ConfigException as error:
-        raise UsageError(f"{shown}: {words(str(error))}", hint="`kubectl config view` shows it") from None
-    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{shown} is no kubeconfig that can be read: {words(str(error))}") from None
+        chosen = loader.current_context.get("context") or {}
+        namespace = chosen.get("namespace") or "default"
+        user = str(chosen.get("user") or "")
+        users = {str(each["name"]) for each in merged.value.get("users") or []}
+    if user and user not in users:
+        # the library would ask as nobody, and the server say 403
+        raise UsageError(
+            f"{shown}: context {context} names a user that is not there: {user}",
+            hint="`kubectl config view` shows it",
+        )
+    if not str(configuration.host).startswith(("https://", "http://")):
+        raise UsageError(
+            f"{shown}: the server of context {context} is no address: {words(str(configuration.host))!r}",
+            hint="it is written as server: https://HOST:PORT",
+        )
     if heard and "BearerToken" not in configuration.api_key and not configuration.cert_file:
         # without credentials the server would only say 401: the plugin's own words say why
-        raise UsageError(f"no credentials from {shown}: {words(heard[0])}", hint="log in again")
+        absent = "No such file" in heard[0]
+        hint = "is the credential plugin that it names installed, and in PATH?" if absent else "log in again"
+        raise UsageError(f"no credentials from {shown}: {words(heard[0])}", hint=hint)
     return configuration, access.namespace or str(namespace), f"{shown}, context {context}"
 
 
@@ -69,12 +81,24 @@ def current_namespace(access: Access) -> str:
         return configured(access)[1]
     for path in paths:
         _checked(path)
-    merged = KubeConfigMerger(os.pathsep.join(map(str, paths))).config
-    name = access.context or merged.value.get("current-context")
-    for each in merged.value.get("contexts") or []:
-        if each["name"] == name:
-            return str(each["context"].safe_get("namespace") or "default")
+    with _readable(os.pathsep.join(map(str, paths))):
+        merged = KubeConfigMerger(os.pathsep.join(map(str, paths))).config
+        name = access.context or merged.value.get("current-context")
+        for each in merged.value.get("contexts") or []:
+            if each["name"] == name:
+                return str(each["context"].safe_get("namespace") or "default")
     return "default"
+
+
+@contextmanager
+def _readable(shown: str) -> Iterator[None]:
+    """What is wrong inside a kubeconfig, in one line."""
+    try:
+        yield
+    except ConfigException as error:
+        raise UsageError(f"{shown}: {words(str(error))}", hint="`kubectl config view` shows it") from None
+    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{shown} is no kubeconfig that can be read: {words(str(error))}") from None
 
 
 def _paths(access: Access) -> list[Path]:

@@ -154,11 +154,16 @@ class Door:
     ) -> SourceError:
         verb, group, resource, namespace = right
         said = str(told.get("message", ""))
+        if 300 <= response.status < 400:
+            raise Unreachable(
+                f"{self._line.shown} answered with a redirect ({response.status})",
+                hint="is that the address of an API server, or of a login page in front of it?",
+            )
         if resource.endswith("/proxy") and response.status in (400, 500, 502, 503, 504):
             return Unproxied(f"{response.status}: {words(said)}")
         return error_of(
             response.status,
-            said or f"{resource} {name}",
+            said or f"{resource} {name} {'not found' if response.status == 404 else 'could not be read'}",
             verb=verb,
             group=group,
             resource=resource,

@@ -1,7 +1,7 @@
 """A pod's log: what it tells of settings and trouble, and its statistics where that is wanted."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from vllmdoctor.errors import NotEnoughData, NotVllm
@@ -12,6 +12,8 @@ from vllmdoctor.model import Event, Fact, Gap, Observation, Samples
 USUAL_S = 3600.0
 _MOST_LINES, _MOST_BYTES = 100_000, 16 * 2**20
 _HEAD_BYTES = 256 * 2**10
+_POOL = "log:cache_config_info"  # made of settings, also where no line of statistics is
+_FEWEST_LINES = 3  # of statistics: a history of fewer cannot be judged
 
 
 def log_name(pod: Pod) -> str:
@@ -36,6 +38,12 @@ def read_pod_log(door: Door, pod: Pod, since_s: float, statistics: bool) -> list
         return list(found)
     name = log_name(pod)
     return [*found, *(replace(o, instance=name) for o in samples), *(o for o in told if isinstance(o, Gap))]
+
+
+def is_thin(told: Iterable[Observation]) -> bool:
+    """Whether too few statistics lines are in it to say anything beside the pod's metrics."""
+    lines = [len(o.times) for o in told if isinstance(o, Samples) and not o.series.startswith(_POOL)]
+    return max(lines, default=0) < _FEWEST_LINES
 
 
 def _read(text: bytes, pod: Pod) -> Iterator[Observation]:

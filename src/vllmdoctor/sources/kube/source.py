@@ -15,7 +15,7 @@ from vllmdoctor.kube.pods import Pod, trouble
 from vllmdoctor.model import Event, Fact, Gap, Observation, Samples, Snapshot
 from vllmdoctor.sources import Window
 from vllmdoctor.sources.kube.history import from_prometheus
-from vllmdoctor.sources.kube.logs import USUAL_S, read_pod_log
+from vllmdoctor.sources.kube.logs import USUAL_S, is_thin, read_pod_log
 from vllmdoctor.sources.kube.parallel import side_by_side
 from vllmdoctor.sources.kube.scrape import Watch
 from vllmdoctor.sources.strangers import is_vllm
@@ -59,6 +59,7 @@ class _Reading:
         self._words: dict[str, str] = {}
         self._seen: set[str] = set()
         self._logged = False
+        self._thin: dict[str, list[Samples]] = {}  # by pod: what its log tells, too little to stand beside
 
     def all(self) -> Iterator[Observation]:
         """Everything, in the order in which it matters."""
@@ -83,6 +84,10 @@ class _Reading:
             yield observation
         if not self._seen and not statistics:
             yield from self._logs(True)  # better than nothing
+        for instance, samples in self._thin.items():
+            if instance not in self._seen:
+                self._logged = True
+                yield from samples
         if not self._seen and not self._logged:
             raise self._blind([w.error for w in watch.all.values() if w.error is not None])
 
@@ -168,10 +173,13 @@ class _Reading:
                 if not result and since_s is not None:
                     why = f"it holds nothing of a vLLM server's in the last {since_s:.0f} s"
                     yield Gap(pod.instance, "what its log tells", why)
+                thin = is_thin(result)
                 for observation in result:
                     # what the server itself says at /version comes first
                     if isinstance(observation, Fact) and observation.key == _VERSION:
                         self._versions[pod.instance] = observation
+                    elif thin and isinstance(observation, Samples):
+                        self._thin.setdefault(pod.instance, []).append(observation)
                     else:
                         self._logged = self._logged or isinstance(observation, Samples)
                         yield observation

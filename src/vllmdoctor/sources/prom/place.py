@@ -29,6 +29,8 @@ def place_of(target: str) -> Place:
         raise UsageError(f"{shown!r} is not a URL that can be read") from None
     if not host:
         raise UsageError(f"{shown!r} names no host", hint="prom+http://HOST:PORT[/prefix]")
+    if parts.scheme not in ("http", "https"):
+        raise UsageError(f"{shown!r} is no address of a Prometheus", hint="http://HOST:PORT[/prefix]")
     if parts.query or parts.fragment:
         shown = shown.partition("?")[0].partition("#")[0]
         hint = "give the address alone, and --match, --window, --at"
