@@ -304,3 +304,8 @@ def test_two_models_on_one_page_are_two_engines() -> None:
         observations.append(Snapshot(t, "s", {k: float(v) for k, v in values.items()}))
 
     assert sorted(e.model for e in diagnose(gather(observations)).engines) == ["./mid", "other"]
+
+
+def test_a_reader_that_goes_away_is_not_a_finding() -> None:
+    pipe = f"{sys.executable} -m vllmdoctor rules | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", pipe]).returncode == 0

@@ -10,7 +10,7 @@ from tests.kubernetes.apiserver import kubeconfig
 from tests.kubernetes.apiserver.server import TLS
 from tests.kubernetes.conftest import Doctor
 
-from vllmdoctor.errors import UnknownName, UsageError
+from vllmdoctor.errors import Unauthorized, UnknownName, UsageError
 from vllmdoctor.kube.door import Door, current_namespace
 from vllmdoctor.kube.kinds import KINDS
 from vllmdoctor.kube.nouns import Access
@@ -66,7 +66,7 @@ def test_a_credential_plugin_is_asked_anew_once_its_token_expired(doctor: Doctor
 
 def test_a_credential_plugin_that_fails_is_quoted(doctor: Doctor, tmp_path: Path) -> None:
     doctor.login(kubeconfig.with_command(script(tmp_path / "login", "echo 'run: aws sso login' >&2; exit 3")))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(Unauthorized) as caught:
         Door(Access())
 
     assert "run: aws sso login" in caught.value.message

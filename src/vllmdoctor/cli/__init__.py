@@ -73,6 +73,8 @@ def main(arguments: list[str] | None = None, called: str = PROGRAM) -> int:
         )
         return error.exit_code
     except SystemExit as done:
+        if isinstance(done.__context__, OSError) and done.__context__.errno == errno.EPIPE:
+            return EXIT_DONE  # typer makes a reader that went away a 1, which is a finding here
         return done.code if isinstance(done.code, int) else EXIT_MISUSED if done.code else EXIT_DONE
     except BrokenPipeError:
         # the reader went away (| head): nothing is wrong, and nothing more can be said

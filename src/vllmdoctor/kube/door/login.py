@@ -15,7 +15,7 @@ from kubernetes.config import incluster_config
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-from vllmdoctor.errors import UnknownName, UsageError
+from vllmdoctor.errors import Unauthorized, UnknownName, UsageError
 from vllmdoctor.kube.answers import words
 from vllmdoctor.kube.nouns import Access
 from vllmdoctor.launch_yaml import load_all
@@ -27,7 +27,10 @@ POOL = 16  # connections kept
 
 
 def configured(access: Access) -> tuple[Configuration, str, str]:
-    """(the library's configuration, the current namespace, who that is in words); UsageError for none."""
+    """(the library's configuration, the current namespace, who that is in words).
+
+    UsageError for none, Unauthorized where its login gives no credentials.
+    """
     configuration = Configuration()
     configuration.connection_pool_maxsize = POOL
     paths = _paths(access)
@@ -66,9 +69,10 @@ def configured(access: Access) -> tuple[Configuration, str, str]:
         )
     if heard and "BearerToken" not in configuration.api_key and not configuration.cert_file:
         # without credentials the server would only say 401: the plugin's own words say why
-        absent = "No such file" in heard[0]
-        hint = "is the credential plugin that it names installed, and in PATH?" if absent else "log in again"
-        raise UsageError(f"no credentials from {shown}: {words(heard[0])}", hint=hint)
+        told = f"no credentials from {shown}: {words(heard[0])}"
+        if "No such file" in heard[0]:
+            raise UsageError(told, hint="is the credential plugin that it names installed, and in PATH?")
+        raise Unauthorized(told, hint="log in again")
     return configuration, access.namespace or str(namespace), f"{shown}, context {context}"
 
 
