@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from vllmdoctor.cli import app
+from vllmdoctor.cli import main as run
+
 HEAVY = {
     "pandas",
     "numpy",
@@ -72,3 +75,12 @@ def test_a_missing_file_of_requests_is_said_before_anything_heavy_is_loaded(tmp_
 
     assert code == 2
     assert modules & HEAVY == set()
+
+
+def test_the_list_of_commands_is_that_of_the_whole_application(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    quick = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        app(["--help"], prog_name="vllmdoctor")
+    assert quick == capsys.readouterr().out
+    assert "diagnose" in quick
