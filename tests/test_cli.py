@@ -10,11 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.served import recorded as pages
 
 from vllmdoctor.cli import main
 from vllmdoctor.diagnosis import diagnose
@@ -167,21 +166,6 @@ def test_explain_shows_the_page_of_every_rule(capsys: Capture) -> None:
 
 
 # --- a live server: the recording is served again, page by page ------------------------------
-
-
-@cache
-def pages(name: str) -> tuple[tuple[float, str], ...]:
-    """A recording as the pages that were served: (time, text)."""
-    recording = gather_targets([f"example:{name}"], Window())
-    (columns,) = recording.columns.values()
-    times = np.unique(np.concatenate([c.times for c in columns.values()]))
-    texts: list[list[str]] = [[] for _ in times]
-    for series, column in columns.items():
-        at = np.searchsorted(times, column.times)
-        for i, value in zip(at, column.values, strict=True):
-            if value == value:
-                texts[i].append(f"{series} {float(value)!r}\n")
-    return tuple((float(t), "".join(lines)) for t, lines in zip(times, texts, strict=True))
 
 
 class Replay(http.server.BaseHTTPRequestHandler):

@@ -128,8 +128,3 @@ class Gate:
     def regressed(self) -> tuple[Measure, ...]:
         """The measures that regressed."""
         return tuple(m for m in self.measures if m.judgement is Judgement.REGRESSED)
-
-    @property
-    def unclear(self) -> tuple[Measure, ...]:
-        """The measures that hold the gate up because the data cannot tell."""
-        return tuple(m for m in self.measures if m.judgement is Judgement.INCONCLUSIVE and m.weighs)

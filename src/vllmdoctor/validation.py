@@ -151,9 +151,7 @@ def _engine(recording: Recording, frame: Frame, earlier: Frame | None, given: st
 
 
 def _criteria(vitals: Vitals, past: Vitals | None, kept: float, covered: float) -> Iterator[Criterion]:
-    def judged(
-        name: str, title: str, op: Literal["<=", "<", ">="], seen: _Measured, needs: float
-    ) -> Criterion:
+    def judged(name: str, title: str, op: _Op, seen: _Measured, needs: float) -> Criterion:
         return _judged(name, title, op, LIMITS[name], seen, needs, vitals.frame, covered)
 
     few = _too_little(vitals)

@@ -8,7 +8,7 @@ import typer
 
 from vllmdoctor.cli.judging import history_of, watcher_for, window_of
 from vllmdoctor.cli.options import Every, For, Match, MetricPrefix
-from vllmdoctor.cli.probing import Asked, prober
+from vllmdoctor.cli.probing import Probing, prober
 from vllmdoctor.cli.terminal import check_folders, look, say, write_report
 from vllmdoctor.errors import EXIT_BLIND, EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
@@ -152,7 +152,7 @@ def gate(
     from vllmdoctor.gate import Tolerances, compare
 
     targets = [*candidates, *(baselines or ())]
-    asked = Asked(requests, concurrency, warmup, max_requests)
+    asked = Probing(requests, concurrency, warmup, max_requests)
     asked.check(probe, targets)
     window = window_of(duration, every, history_of(targets, match, "", "", metric_prefix, None))
     measure = prober(asked, window.duration_s) if probe else None

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vllmdoctor.cli.terminal import check_new, look, progress, say
+from vllmdoctor.cli.probing import sent
+from vllmdoctor.cli.terminal import check_new, look, say
 from vllmdoctor.errors import EXIT_DONE, EXIT_FOUND, UnknownName, UsageError
 
 FAIL_ON_PROBE = ("never", "wrong")
@@ -74,8 +75,7 @@ def probe(
     from vllmdoctor.units import parse_duration
 
     questions = read_questions(requests)
-    from vllmdoctor.probe.run import Settings, prepare, run
-    from vllmdoctor.sources.http import Http
+    from vllmdoctor.probe.run import Settings
 
     settings = Settings(
         concurrency=concurrency,
@@ -87,17 +87,7 @@ def probe(
         idle_s=parse_duration(timeout),
         model=model,
     )
-    with Http() as http:
-        ready = prepare(url, questions, settings, http)
-        say(ready.words)
-        tell = (
-            (lambda done, planned: progress(f"{done} of {planned} requests")) if sys.stderr.isatty() else None
-        )
-        try:
-            report = run(ready, Path(output), http, tell)
-        finally:
-            if tell is not None:
-                progress("")
+    report = sent(url, questions, settings, Path(output))
     from vllmdoctor.render import probe as page
 
     sys.stdout.write(page.machine(report) if fmt == "json" else page.text(report, **look()))

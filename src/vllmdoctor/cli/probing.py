@@ -1,21 +1,25 @@
-"""`gate --probe`: a target that is a URL is probed now, with the requests that were given."""
+"""A probe from the command line: sent with a word before and a count meanwhile; and `gate --probe`."""
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllmdoctor.cli.terminal import progress, say
 from vllmdoctor.errors import UsageError
 
 if TYPE_CHECKING:
+    from vllmdoctor.model_probe import ProbeReport
+    from vllmdoctor.probe.questions import Question
+    from vllmdoctor.probe.run import Settings
     from vllmdoctor.recording import Recording
 
 _URL = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Probing:
     """What the options say of a probe; each is empty, or 0, where it was not given."""
 
     requests: str
@@ -42,7 +46,7 @@ class Asked:
             raise UsageError("--probe, and no side is a URL", hint="name the server as http://HOST:PORT")
 
 
-def prober(asked: Asked, most_s: float) -> "Callable[[str], Recording | None]":
+def prober(asked: Probing, most_s: float) -> "Callable[[str], Recording | None]":
     """Probes a target for at most `most_s`, and reads what was kept; None for a target that is no URL.
 
     UsageError where the requests cannot be used, BlindError where not one was answered.
@@ -61,24 +65,29 @@ def prober(asked: Asked, most_s: float) -> "Callable[[str], Recording | None]":
     def probed(target: str) -> "Recording | None":
         if not target.startswith(_URL):
             return None
-        from pathlib import Path
         from tempfile import TemporaryDirectory
 
-        from vllmdoctor.probe.run import prepare, run
         from vllmdoctor.sources import Window, gather_targets
-        from vllmdoctor.sources.http import Http
 
-        with TemporaryDirectory(prefix="vllmdoctor-") as folder, Http() as http:
+        with TemporaryDirectory(prefix="vllmdoctor-") as folder:
             path = Path(folder) / "probe.rec"
-            ready = prepare(target, questions, settings, http)
-            say(ready.words)
-            run(ready, path, http, _tell if sys.stderr.isatty() else None)
-            if sys.stderr.isatty():
-                progress("")
+            sent(target, questions, settings, path)
             return gather_targets([str(path)], Window())
 
     return probed
 
 
-def _tell(done: int, planned: int) -> None:
-    progress(f"{done} of {planned} requests")
+def sent(url: str, questions: "tuple[Question, ...]", settings: "Settings", path: Path) -> "ProbeReport":
+    """Say what will be sent, send it, and keep what comes in `path`; a terminal sees how far it is."""
+    from vllmdoctor.probe.run import prepare, run
+    from vllmdoctor.sources.http import Http
+
+    with Http() as http:
+        ready = prepare(url, questions, settings, http)
+        say(ready.words)
+        if not sys.stderr.isatty():
+            return run(ready, path, http, None)
+        try:
+            return run(ready, path, http, lambda done, planned: progress(f"{done} of {planned} requests"))
+        finally:
+            progress("")

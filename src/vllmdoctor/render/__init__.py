@@ -45,11 +45,11 @@ def render(
     return module.render(report, width=width, color=color, verbose=verbose, encoding=encoding)
 
 
-def format_for(path: str | PurePath) -> str:
-    """The format that the ending of `path` chooses; UnknownName if no format has it."""
+def format_for(path: str | PurePath, formats: Mapping[str, tuple[str, tuple[str, ...]]] = FORMATS) -> str:
+    """The one of `formats` that the ending of `path` chooses; UnknownName if none has it."""
     ending = PurePath(path).suffix.lower()
-    for fmt, (_, endings) in FORMATS.items():
+    for fmt, (_, endings) in formats.items():
         if ending in endings:
             return fmt
-    known = [e for _, endings in FORMATS.values() for e in endings]
+    known = [e for _, endings in formats.values() for e in endings]
     raise UnknownName("format for files", ending or PurePath(path).name, known)

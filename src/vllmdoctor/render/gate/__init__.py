@@ -2,11 +2,11 @@
 
 import importlib
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Protocol, cast
 
 from vllmdoctor.errors import UnknownName
 from vllmdoctor.model_gate import Gate
+from vllmdoctor.render import format_for as format_of
 
 # format -> (module, the endings of files that choose it)
 FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -36,9 +36,4 @@ def render(gate: Gate, fmt: str, *, width: int = 100, color: bool = False, encod
 
 def format_for(path: str) -> str:
     """The format that the ending of `path` chooses; UnknownName if no format has it."""
-    ending = PurePath(path).suffix.lower()
-    for fmt, (_, endings) in FORMATS.items():
-        if ending in endings:
-            return fmt
-    known = [e for _, endings in FORMATS.values() for e in endings]
-    raise UnknownName("format for files", ending or PurePath(path).name, known)
+    return format_of(path, FORMATS)
